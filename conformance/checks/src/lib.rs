@@ -1,0 +1,1 @@
+//! The checks that certify an S3 vendor.

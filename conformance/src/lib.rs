@@ -1,0 +1,1 @@
+//! Certifies S3 vendors.

@@ -1,0 +1,1 @@
+//! An embeddable, local-first S3 server that answers as AWS does.

@@ -1,0 +1,1 @@
+//! Crash-durable S3 sink for change streams.
