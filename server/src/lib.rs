@@ -2,3 +2,5 @@
 
 #[allow(dead_code, reason = "rows stand before the code that answers with them")]
 mod error;
+
+pub mod store;

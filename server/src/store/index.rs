@@ -1,0 +1,162 @@
+//! One ordered map of byte strings: all that the store asks of a backend.
+//!
+//! Everything S3 (buckets, versions, uploads, small bodies) is rows of this map, and its rules are written
+//! once above it. A backend gives consistent snapshots to readers and runs writers one after the other.
+
+use std::any::Any;
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+/// Why rows could not be read or written. Each kind says what the caller knows and does next.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum IndexError {
+    /// Nothing was read, or nothing of the write is stored: answer "unavailable"; the caller may try again.
+    #[error("index unavailable while {doing}: {cause}")]
+    Unavailable {
+        /// What the index was doing, as in "reading a row".
+        doing: &'static str,
+        /// What the backend said.
+        #[source]
+        cause: Arc<dyn Error + Send + Sync>,
+    },
+    /// The flush failed part-way: the write is wholly stored or not at all, and only opening the index again
+    /// tells which. Answer with an error, never with success or a refusal.
+    #[error("outcome of the write unknown, the index failed while {doing}: {cause}")]
+    Unknown {
+        /// What the index was doing, as in "committing a batch".
+        doing: &'static str,
+        /// What the backend said.
+        #[source]
+        cause: Arc<dyn Error + Send + Sync>,
+    },
+    /// A row is not what was written there: an integrity alarm; trying again does not help.
+    #[error("row {row:?} is damaged: {cause}")]
+    Damaged {
+        /// The key of the row.
+        row: Bytes,
+        /// What is wrong with it.
+        cause: String,
+    },
+}
+
+impl IndexError {
+    /// [`IndexError::Unavailable`] from a backend's own error.
+    pub fn unavailable(doing: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unavailable { doing, cause: cause.into().into() }
+    }
+
+    /// [`IndexError::Unknown`] from a backend's own error.
+    pub fn unknown(doing: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unknown { doing, cause: cause.into().into() }
+    }
+}
+
+/// Rows in ascending order of their keys' bytes, as they were at one moment.
+pub trait Rows {
+    /// The value at exactly `key`.
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, IndexError>;
+
+    /// The first row whose key is `key` or comes after it. Costs a descent of the tree, never a scan.
+    fn seek(&self, key: &[u8]) -> Result<Option<(Bytes, Bytes)>, IndexError>;
+}
+
+/// Rows as the running job sees them: everything stored, and its own changes.
+pub trait RowsMut: Rows {
+    /// Stores `value` at `key`, in place of what was there.
+    fn put(&mut self, key: &[u8], value: Bytes) -> Result<(), IndexError>;
+
+    /// Removes the row at `key`; no row there is no error.
+    fn remove(&mut self, key: &[u8]) -> Result<(), IndexError>;
+}
+
+/// A write: reads what it must, decides, and changes rows or leaves them as they are.
+///
+/// A decision against the write is not an error: the job changes nothing and returns `Ok` (see
+/// [`apply`](trait.Index.html#method.apply), which carries the answer out). `Err` is for index errors only: it
+/// discards the job's changes, and on a backend that commits jobs together it fails the others of the batch
+/// as well, whose changes are discarded too.
+pub type Job = Box<dyn FnOnce(&mut dyn RowsMut) -> Result<(), IndexError> + Send>;
+
+/// An ordered map with consistent snapshots and one writer at a time.
+pub trait Index: Send + Sync {
+    /// The rows as they are now; later writes do not change what the snapshot shows. Cheap: taken once a
+    /// request. It may be held while a write runs, but not for long: a backend keeps old rows for it.
+    fn snapshot(&self) -> Result<Box<dyn Rows + Send + '_>, IndexError>;
+
+    /// Runs `job` alone among all writers. All its changes become visible at once; the future resolves when
+    /// they are as durable as the backend makes them. The job runs even if the future is dropped.
+    fn write(&self, job: Job) -> Written;
+}
+
+impl dyn Index + '_ {
+    /// Like [`Index::write`], and hands out what `job` returned once its changes are durable.
+    pub async fn apply<T, F>(&self, job: F) -> Result<T, IndexError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut dyn RowsMut) -> Result<T, IndexError> + Send + 'static,
+    {
+        let (answer, mut answered) = oneshot::channel();
+        let written = self.write(Box::new(move |rows| {
+            // The receiver is gone when the caller no longer waits; its write stands all the same.
+            let _ = answer.send(job(rows)?);
+            Ok(())
+        }));
+        written.await?;
+        answered.try_recv().map_err(|error| IndexError::unavailable("taking a job's answer", error))
+    }
+}
+
+/// Resolves when a write is durable, or has failed.
+#[derive(Debug)]
+#[must_use = "a write counts only once this has resolved"]
+pub struct Written(State);
+
+#[derive(Debug)]
+enum State {
+    Done(Result<(), IndexError>),
+    Waiting(oneshot::Receiver<Result<(), IndexError>>),
+}
+
+impl Written {
+    /// A write that is already over.
+    pub fn done(result: Result<(), IndexError>) -> Self {
+        Self(State::Done(result))
+    }
+
+    /// A write whose end is sent by another thread.
+    pub fn waiting(end: oneshot::Receiver<Result<(), IndexError>>) -> Self {
+        Self(State::Waiting(end))
+    }
+}
+
+impl Future for Written {
+    type Output = Result<(), IndexError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            State::Done(result) => Poll::Ready(result.clone()),
+            State::Waiting(end) => Pin::new(end).poll(context).map(|end| {
+                end.unwrap_or_else(|gone| Err(IndexError::unknown("waiting for the writer thread", gone)))
+            }),
+        }
+    }
+}
+
+/// Runs `job` over `rows`; a panic becomes an error, so that one bad request does not end a writer. The
+/// caller discards what the job changed unless this returns `Ok`.
+pub(super) fn run(job: Job, rows: &mut dyn RowsMut) -> Result<(), IndexError> {
+    catch_unwind(AssertUnwindSafe(|| job(rows)))
+        .unwrap_or_else(|panic| Err(IndexError::unavailable("running a write", said(&*panic))))
+}
+
+/// The words of a panic.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let words = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    format!("it panicked: {}", words.unwrap_or("no message"))
+}

@@ -1,0 +1,4 @@
+//! What the server stores, and where.
+
+pub mod index;
+pub mod memory;
