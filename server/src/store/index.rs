@@ -78,9 +78,8 @@ pub trait RowsMut: Rows {
 /// A write: reads what it must, decides, and changes rows or leaves them as they are.
 ///
 /// A decision against the write is not an error: the job changes nothing and returns `Ok` (see
-/// [`apply`](trait.Index.html#method.apply), which carries the answer out). `Err` is for index errors only: it
-/// discards the job's changes, and on a backend that commits jobs together it fails the others of the batch
-/// as well, whose changes are discarded too.
+/// [`apply`](trait.Index.html#method.apply), which carries the answer out). `Err`, or a panic, discards all
+/// that the job changed and nothing else: jobs that share its flush go on.
 pub type Job = Box<dyn FnOnce(&mut dyn RowsMut) -> Result<(), IndexError> + Send>;
 
 /// An ordered map with consistent snapshots and one writer at a time.
@@ -148,11 +147,23 @@ impl Future for Written {
     }
 }
 
-/// Runs `job` over `rows`; a panic becomes an error, so that one bad request does not end a writer. The
-/// caller discards what the job changed unless this returns `Ok`.
-pub(super) fn run(job: Job, rows: &mut dyn RowsMut) -> Result<(), IndexError> {
-    catch_unwind(AssertUnwindSafe(|| job(rows)))
-        .unwrap_or_else(|panic| Err(IndexError::unavailable("running a write", said(&*panic))))
+/// What a backend lends to the job it runs.
+pub(super) trait Base: Rows {
+    /// Stores `value` at `key`, or removes the row where there is none, and returns what was there.
+    fn set(&mut self, key: &[u8], value: Option<Bytes>) -> Result<Option<Bytes>, IndexError>;
+}
+
+/// Runs `job` over `base` and, unless it returns `Ok`, puts back what it changed. A panic becomes an error, so
+/// that one bad request does not end a writer. The outer error says that putting back failed: the caller must
+/// then discard everything done to `base`.
+pub(super) fn run(job: Job, base: &mut dyn Base) -> Result<Result<(), IndexError>, IndexError> {
+    let mut draft = Draft { base, before: Vec::new() };
+    let result = catch_unwind(AssertUnwindSafe(|| job(&mut draft)))
+        .unwrap_or_else(|panic| Err(IndexError::unavailable("running a write", said(&*panic))));
+    if result.is_err() {
+        draft.undo()?;
+    }
+    Ok(result)
 }
 
 /// The words of a panic.
@@ -160,3 +171,47 @@ fn said(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
     format!("it panicked: {}", words.unwrap_or("no message"))
 }
+
+/// Changes in place and remembers what was there.
+struct Draft<'a> {
+    base: &'a mut dyn Base,
+    before: Vec<(Bytes, Option<Bytes>)>,
+}
+
+impl Draft<'_> {
+    fn set(&mut self, key: &[u8], value: Option<Bytes>) -> Result<(), IndexError> {
+        let before = self.base.set(key, value)?;
+        self.before.push((Bytes::copy_from_slice(key), before));
+        Ok(())
+    }
+
+    fn undo(mut self) -> Result<(), IndexError> {
+        while let Some((key, before)) = self.before.pop() {
+            self.base.set(&key, before)?;
+        }
+        Ok(())
+    }
+}
+
+impl Rows for Draft<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, IndexError> {
+        self.base.get(key)
+    }
+
+    fn seek(&self, key: &[u8]) -> Result<Option<(Bytes, Bytes)>, IndexError> {
+        self.base.seek(key)
+    }
+}
+
+impl RowsMut for Draft<'_> {
+    fn put(&mut self, key: &[u8], value: Bytes) -> Result<(), IndexError> {
+        self.set(key, Some(value))
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), IndexError> {
+        self.set(key, None)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use imbl::OrdMap;
 use parking_lot::RwLock;
 
-use super::index::{Index, IndexError, Job, Rows, RowsMut, Written, run};
+use super::index::{Base, Index, IndexError, Job, Rows, Written, run};
 
 type Tree = OrdMap<Bytes, Bytes>;
 
@@ -41,14 +41,7 @@ impl Index for Memory {
 
     /// Runs the job here and now; the future is ready.
     fn write(&self, job: Job) -> Written {
-        let mut rows = self.rows.write();
-        let mut draft = Draft { rows: &mut rows, before: Vec::new() };
-        let result = run(job, &mut draft);
-        if result.is_err() {
-            draft.undo();
-        }
-        drop(rows);
-        Written::done(result)
+        Written::done(run(job, &mut *self.rows.write()).flatten())
     }
 }
 
@@ -62,45 +55,12 @@ impl Rows for Tree {
     }
 }
 
-/// Changes in place, which copies nodes only where a snapshot still shows them, and remembers how to undo.
-struct Draft<'a> {
-    rows: &'a mut Tree,
-    before: Vec<(Bytes, Option<Bytes>)>,
-}
-
-impl Draft<'_> {
-    fn undo(&mut self) {
-        for (key, before) in self.before.drain(..).rev() {
-            match before {
-                Some(value) => self.rows.insert(key, value),
-                None => self.rows.remove(&key),
-            };
-        }
-    }
-}
-
-impl Rows for Draft<'_> {
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, IndexError> {
-        Rows::get(self.rows, key)
-    }
-
-    fn seek(&self, key: &[u8]) -> Result<Option<(Bytes, Bytes)>, IndexError> {
-        Rows::seek(self.rows, key)
-    }
-}
-
-impl RowsMut for Draft<'_> {
-    fn put(&mut self, key: &[u8], value: Bytes) -> Result<(), IndexError> {
-        let key = Bytes::copy_from_slice(key);
-        let before = self.rows.insert(key.clone(), value);
-        self.before.push((key, before));
-        Ok(())
-    }
-
-    fn remove(&mut self, key: &[u8]) -> Result<(), IndexError> {
-        if let Some((key, before)) = self.rows.remove_with_key(key) {
-            self.before.push((key, Some(before)));
-        }
-        Ok(())
+impl Base for Tree {
+    /// Changes in place: nodes are copied only where a snapshot still shows them.
+    fn set(&mut self, key: &[u8], value: Option<Bytes>) -> Result<Option<Bytes>, IndexError> {
+        Ok(match value {
+            Some(value) => self.insert(Bytes::copy_from_slice(key), value),
+            None => OrdMap::remove(self, key),
+        })
     }
 }
