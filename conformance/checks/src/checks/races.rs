@@ -1,0 +1,394 @@
+//! Several conditional requests at once on one key: one winner, and the key holds what it wrote.
+
+use super::put_swap::STRANGER;
+use crate::check::{Check, Class, Condition, Done, Doubt, Need, Severity, Stop, says_nothing};
+use crate::client::{Answer, Call, Client};
+use crate::payload::Payload;
+use crate::race::{Crew, Holds, Round, Shot, Tally, ended, judge};
+use crate::trial::{Trial, Upload, expect_status};
+use bytes::Bytes;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+const GUIDE: &str = "S3 User Guide: conditional writes, concurrent requests";
+/// Lengths of the racers' bodies, in turn by round: within one packet, a few, and more than a socket's buffer.
+const LENGTHS: [usize; 3] = [32, 4 << 10, 256 << 10];
+/// How long a fast PUT may wait for a slow one before it is taken to be held up by it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Increments of each worker in the counter race, and the attempts it has for them.
+const INCREMENTS: usize = 5;
+const ATTEMPTS: usize = 300;
+
+pub(super) const ALL: &[Check] = &[
+    PUT_CREATE,
+    PUT_SWAP,
+    PUT_CREATE_SLOW,
+    PUT_SWAP_SLOW,
+    PUT_COUNTER,
+    COMPLETE_CREATE,
+    COMPLETE_SWAP,
+    COPY_CREATE,
+    COPY_SWAP,
+    CREATE_AGAINST_COMPLETE,
+    SWAP_AGAINST_DELETE,
+];
+
+const BASE: Check = Check {
+    id: "race",
+    proves: "",
+    severity: Severity::Expected,
+    condition: Some(Condition::PutCreate),
+    needs: &[],
+    source: GUIDE,
+    broken_by: &["ignore-if-none-match-put", "refuse-if-none-match-put", "race-create-put"],
+    run: |t| Box::pin(contest(t, Contest::PutCreate)),
+};
+
+/// What the racers do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contest {
+    PutCreate,
+    PutSwap,
+    CompleteCreate,
+    CompleteSwap,
+    CopyCreate,
+    CopySwap,
+    PutAgainstComplete,
+}
+
+const PUT_CREATE: Check = Check {
+    id: "race.put.create",
+    proves: "of many creators of one key at once exactly one wins, in every round",
+    severity: Severity::Required,
+    ..BASE
+};
+
+const PUT_SWAP: Check = Check {
+    id: "race.put.swap",
+    proves: "of many swaps from one ETag at once exactly one wins, in every round",
+    severity: Severity::Required,
+    condition: Some(Condition::PutSwap),
+    broken_by: &["ignore-if-match-put", "refuse-if-match-put", "race-swap-put", "only-unquoted-etags-match"],
+    run: |t| Box::pin(contest(t, Contest::PutSwap)),
+    ..BASE
+};
+
+const COMPLETE_CREATE: Check = Check {
+    id: "race.complete.create",
+    proves: "of many uploads completed at once with If-None-Match: * exactly one wins, in every round",
+    condition: Some(Condition::CompleteCreate),
+    needs: &[Need::Multipart],
+    broken_by: &["ignore-if-none-match-complete", "refuse-conditional-complete", "race-complete"],
+    run: |t| Box::pin(contest(t, Contest::CompleteCreate)),
+    ..BASE
+};
+
+const COMPLETE_SWAP: Check = Check {
+    id: "race.complete.swap",
+    proves: "of many uploads completed at once with one ETag in If-Match exactly one wins, in every round",
+    condition: Some(Condition::CompleteSwap),
+    needs: &[Need::Multipart],
+    broken_by: &["ignore-if-match-complete", "refuse-conditional-complete", "race-complete"],
+    run: |t| Box::pin(contest(t, Contest::CompleteSwap)),
+    ..BASE
+};
+
+const COPY_CREATE: Check = Check {
+    id: "race.copy.create",
+    proves: "of many copies onto one absent key at once exactly one wins, in every round",
+    condition: Some(Condition::CopyCreate),
+    needs: &[Need::Copy],
+    broken_by: &["ignore-if-none-match-copy", "refuse-conditional-copy", "race-copy"],
+    run: |t| Box::pin(contest(t, Contest::CopyCreate)),
+    ..BASE
+};
+
+const COPY_SWAP: Check = Check {
+    id: "race.copy.swap",
+    proves: "of many copies with one destination ETag at once exactly one wins, in every round",
+    condition: Some(Condition::CopySwap),
+    needs: &[Need::Copy],
+    broken_by: &["ignore-if-match-copy", "refuse-conditional-copy", "race-copy"],
+    run: |t| Box::pin(contest(t, Contest::CopySwap)),
+    ..BASE
+};
+
+const CREATE_AGAINST_COMPLETE: Check = Check {
+    id: "race.create-against-complete",
+    proves: "of PUTs and Completes that create one key at once exactly one wins, in every round",
+    condition: Some(Condition::CompleteCreate),
+    needs: &[Need::Multipart],
+    broken_by: &[
+        "ignore-if-none-match-put",
+        "refuse-if-none-match-put",
+        "ignore-if-none-match-complete",
+        "refuse-conditional-complete",
+        "race-create-put",
+        "race-complete",
+    ],
+    run: |t| Box::pin(contest(t, Contest::PutAgainstComplete)),
+    ..BASE
+};
+
+/// One round, ready to go.
+struct Arranged {
+    key: String,
+    shots: Vec<Shot>,
+    uploads: Vec<Upload>,
+}
+
+async fn arrange(t: &Trial, contest: Contest, round: usize, writers: usize) -> Result<Arranged, Stop> {
+    let key = t.key(&format!("r{round:03}"));
+    let length = LENGTHS[round % LENGTHS.len()];
+    let etag = match contest {
+        Contest::PutSwap | Contest::CompleteSwap | Contest::CopySwap => {
+            Some(t.put(&key, &t.body("before", 0)).await?)
+        }
+        _ => None,
+    };
+    let conditional = |call: Call| match &etag {
+        Some(etag) => call.if_match(etag),
+        None => call.if_none_match("*"),
+    };
+    let (mut shots, mut uploads) = (Vec::new(), Vec::new());
+    for writer in 0..writers {
+        let body = t.body(&format!("round {round} writer {writer}"), length);
+        let call = match contest {
+            Contest::PutCreate | Contest::PutSwap => Call::put(&key, body.clone()),
+            Contest::PutAgainstComplete if writer % 2 == 0 => Call::put(&key, body.clone()),
+            Contest::CompleteCreate | Contest::CompleteSwap | Contest::PutAgainstComplete => {
+                let upload = Upload::start(t, &key, &body).await?;
+                let call = upload.complete();
+                uploads.push(upload);
+                call
+            }
+            Contest::CopyCreate | Contest::CopySwap => {
+                let source = t.key(&format!("source{writer:02}"));
+                t.put(&source, &body).await?;
+                t.client().copy(&source, &key)
+            }
+        };
+        shots.push(Shot { call: conditional(call), leaves: body });
+    }
+    Ok(Arranged { key, shots, uploads })
+}
+
+async fn contest(t: &Trial, contest: Contest) -> Done {
+    alone(t, contest).await?;
+    let (mut crew, mut tally) = (Crew::default(), Tally::default());
+    for round in 1..=t.race().rounds {
+        let Arranged { key, shots, uploads } = arrange(t, contest, round, t.race().writers).await?;
+        let left: Vec<Bytes> = shots.iter().map(|shot| shot.leaves.clone()).collect();
+        // Only a PUT's body is what it leaves; every second round holds all bodies back half way.
+        let gated = matches!(contest, Contest::PutCreate | Contest::PutSwap) && round % 2 == 0;
+        let results = crew.fire(t.client(), shots, gated).await?;
+        settle(t, &key, &left, &results, &[409, 412], &mut tally).await?;
+        for upload in uploads {
+            // Losers' uploads are still alive; the winner's abort is refused, and both are fine.
+            t.send(upload.abort()).await?;
+        }
+        t.send(Call::delete(&key)).await?;
+    }
+    t.note(format!("{} writers, {tally}", t.race().writers));
+    tally.decided()
+}
+
+/// Two of them one after the other: who drops or refuses the condition is found out before any race.
+async fn alone(t: &Trial, contest: Contest) -> Done {
+    let Arranged { key, shots, uploads } = arrange(t, contest, 0, 2).await?;
+    let mut shots = shots.into_iter();
+    if let (Some(first), Some(second)) = (shots.next(), shots.next()) {
+        t.let_through(&t.send(first.call).await?, &[200])?;
+        t.stopped(&t.send(second.call).await?, &[409, 412])?;
+        t.holds(&key, &first.leaves).await?;
+    }
+    for upload in uploads {
+        t.send(upload.abort()).await?;
+    }
+    Ok(())
+}
+
+/// Reads the key, judges the round and adds it to the tally.
+async fn settle(
+    t: &Trial,
+    key: &str,
+    left: &[Bytes],
+    results: &[crate::race::Result<Answer>],
+    beaten: &[u16],
+    tally: &mut Tally,
+) -> Done {
+    let ends: Vec<_> = results.iter().map(|result| ended(result, beaten)).collect();
+    let seen = t.send(Call::get(key)).await?;
+    let holds = match seen.status.as_u16() {
+        200 => match left.iter().position(|body| *body == seen.body) {
+            Some(racer) => Holds::Of(racer),
+            None if seen.body.starts_with(b"before ") => Holds::Before,
+            None => Holds::Foreign,
+        },
+        404 => Holds::Before,
+        _ => return expect_status(&seen, &[200, 404]),
+    };
+    let round = judge(&ends, holds);
+    if let Round::Bad(_, Some(class), _) = round {
+        t.classify(class);
+    }
+    tally.add(&ends, &round, results)
+}
+
+const PUT_CREATE_SLOW: Check = Check {
+    id: "race.put.create.slow-body",
+    proves: "a create that began first and ends last loses to one that was done in between",
+    severity: Severity::Required,
+    run: |t| Box::pin(slow_against_fast(t, Contest::PutCreate)),
+    ..BASE
+};
+
+const PUT_SWAP_SLOW: Check = Check {
+    id: "race.put.swap.slow-body",
+    proves: "a swap that began first and ends last loses to one that was done in between",
+    severity: Severity::Required,
+    condition: Some(Condition::PutSwap),
+    broken_by: PUT_SWAP.broken_by,
+    run: |t| Box::pin(slow_against_fast(t, Contest::PutSwap)),
+    ..BASE
+};
+
+async fn slow_against_fast(t: &Trial, contest: Contest) -> Done {
+    alone(t, contest).await?;
+    let mut tally = Tally::default();
+    let mut held_up = 0;
+    for round in 1..=t.race().rounds.min(5) {
+        let Arranged { key, shots, .. } = arrange(t, contest, round, 2).await?;
+        let left: Vec<Bytes> = shots.iter().map(|shot| shot.leaves.clone()).collect();
+        let mut calls = shots.into_iter().map(|shot| shot.call);
+        let (Some(slow), Some(fast)) = (calls.next(), calls.next()) else { continue };
+        let (payload, mut holder) = Payload::gated(&left[0]);
+        let (client, mut connection) = (t.client().clone(), t.client().connect().await?);
+        let signed = client.sign(slow.through(payload));
+        let slow = tokio::spawn(async move { connection.deliver(&client, signed).await });
+        holder.reached().await;
+        // A round trip on another connection: the slow request's head was sent before it.
+        t.send(Call::head(&key)).await?;
+        let mut fast = std::pin::pin!(t.client().send(fast));
+        let early = tokio::time::timeout(PATIENCE, &mut fast).await;
+        holder.open();
+        let fast = match early {
+            Ok(answered) => answered,
+            Err(_) => {
+                held_up += 1;
+                fast.await
+            }
+        };
+        let slow = slow.await.expect("a racer does not panic");
+        settle(t, &key, &left, &[slow, fast], &[409, 412], &mut tally).await?;
+    }
+    if held_up > 0 {
+        t.note(format!("the fast request waited for the slow one in {held_up} rounds"));
+    }
+    tally.decided()
+}
+
+const PUT_COUNTER: Check = Check {
+    id: "race.put.counter",
+    proves: "a counter that many workers raise by read and swap ends at the number of swaps that won",
+    severity: Severity::Required,
+    condition: Some(Condition::PutSwap),
+    broken_by: PUT_SWAP.broken_by,
+    run: |t| Box::pin(counter(t)),
+    ..BASE
+};
+
+async fn counter(t: &Trial) -> Done {
+    alone(t, Contest::PutSwap).await?;
+    let key = t.key("counter");
+    t.put(&key, &Bytes::from_static(b"0")).await?;
+    let mut workers = JoinSet::new();
+    for _ in 0..t.race().writers.min(8) {
+        workers.spawn(raise(t.client().clone(), key.clone()));
+    }
+    let (mut won, mut retries) = (0, 0);
+    while let Some(worker) = workers.join_next().await {
+        let (wins, beaten) = worker.expect("a worker does not panic")?;
+        won += wins;
+        retries += beaten;
+    }
+    let end = t.send(Call::get(&key)).await?;
+    expect_status(&end, &[200])?;
+    let value = String::from_utf8_lossy(&end.body).into_owned();
+    t.note(format!("{won} swaps won, {retries} beaten"));
+    if value == won.to_string() {
+        return Ok(());
+    }
+    t.classify(Class::Races);
+    Err(Stop::fail(
+        format!("{won}, the number of swaps that won"),
+        format!("{value}: updates were lost"),
+        &end,
+    ))
+}
+
+/// Raises the counter a few times; gives the swaps that won and those that were beaten.
+async fn raise(client: Client, key: String) -> Result<(usize, usize), Stop> {
+    let (mut won, mut beaten) = (0, 0);
+    while won < INCREMENTS {
+        let seen = client.send(Call::get(&key)).await?;
+        expect_status(&seen, &[200])?;
+        let value: u64 = String::from_utf8_lossy(&seen.body).parse().unwrap_or_default();
+        let swap = Call::put(&key, (value + 1).to_string()).if_match(seen.etag());
+        let answer = client.send(swap).await?;
+        match answer.status.as_u16() {
+            200 => won += 1,
+            409 | 412 => beaten += 1,
+            status if says_nothing(status) => {
+                return Err(Stop::doubt("a swap's outcome is not known", &answer));
+            }
+            _ => return Err(Stop::fail("200, 409 or 412", answer.status.as_str(), &answer)),
+        }
+        if won + beaten > ATTEMPTS {
+            let reason = format!("a worker won only {won} of {ATTEMPTS} attempts");
+            return Err(Stop::Inconclusive(Doubt { reason, exchange: Some(answer.exchange) }));
+        }
+    }
+    Ok((won, beaten))
+}
+
+const SWAP_AGAINST_DELETE: Check = Check {
+    id: "race.swap-against-delete",
+    proves: "of a swap and a delete with the same ETag at once one wins, and the key shows which",
+    condition: Some(Condition::DeleteMatch),
+    source: "S3 User Guide: How to perform conditional deletes, concurrent requests",
+    broken_by: &["ignore-if-match-delete", "refuse-conditional-delete", "ignore-if-match-put", "race-delete"],
+    run: |t| Box::pin(swap_against_delete(t)),
+    ..BASE
+};
+
+async fn swap_against_delete(t: &Trial) -> Done {
+    let key = t.key("alone");
+    t.put(&key, &t.body("before", 0)).await?;
+    t.stopped(&t.send(Call::delete(&key).if_match(STRANGER)).await?, &[412])?;
+    let (mut crew, mut tally) = (Crew::default(), Tally::default());
+    for round in 1..=t.race().rounds {
+        let (key, new) = (t.key(&format!("r{round:03}")), t.body("new", 32));
+        let etag = t.put(&key, &t.body("before", 0)).await?;
+        let shots = vec![
+            Shot { call: Call::put(&key, new.clone()).if_match(&etag), leaves: new.clone() },
+            Shot { call: Call::delete(&key).if_match(&etag), leaves: Bytes::new() },
+        ];
+        let results = crew.fire(t.client(), shots, false).await?;
+        let ends: Vec<_> = results.iter().map(|result| ended(result, &[404, 409, 412])).collect();
+        let seen = t.send(Call::get(&key)).await?;
+        let holds = match seen.status.as_u16() {
+            404 => Holds::Of(1),
+            200 if seen.body == new => Holds::Of(0),
+            200 => Holds::Before,
+            _ => return expect_status(&seen, &[200, 404]),
+        };
+        let round = judge(&ends, holds);
+        if let Round::Bad(_, Some(class), _) = round {
+            t.classify(class);
+        }
+        tally.add(&ends, &round, &results)?;
+    }
+    t.note(tally.to_string());
+    tally.decided()
+}
