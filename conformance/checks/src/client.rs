@@ -27,6 +27,9 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types:
 /// Exchanges kept per journal: more than the longest sequence of a check outside its races.
 const JOURNAL_LENGTH: usize = 64;
 
+/// A body of more bytes than a provider is sure to have read when it refuses by the head alone.
+const LONG_BODY: u64 = 64 << 10;
+
 /// The clock of signatures and durations, given by the harness.
 pub type Clock = Arc<dyn Fn() -> OffsetDateTime + Send + Sync>;
 
@@ -161,6 +164,11 @@ impl Call {
         }
         self
     }
+    /// Any headers, beside those that are there.
+    pub fn headers(mut self, headers: HeaderMap) -> Call {
+        self.headers.extend(headers);
+        self
+    }
     /// `If-Match`, as given.
     pub fn if_match(self, etag: &str) -> Call {
         self.header("if-match", etag)
@@ -236,6 +244,8 @@ pub struct Client {
 /// One connection to the provider, kept alive between requests.
 pub struct Connection {
     sender: SendRequest<Payload>,
+    /// A long body was refused: the provider may not have read it to its end, and closes a moment later.
+    cut_short: bool,
 }
 
 /// A request that is signed and ready to go.
@@ -414,7 +424,7 @@ impl Client {
 impl Connection {
     /// Waits until the next request can go out; false when the connection has ended.
     pub async fn is_usable(&mut self) -> bool {
-        self.sender.ready().await.is_ok()
+        !self.cut_short && self.sender.ready().await.is_ok()
     }
 
     /// Sends one signed request and reads its whole answer; `client` gives the timeout and the journal.
@@ -442,6 +452,7 @@ impl Connection {
                 Err(Lost { reason, exchange: Some(client.keep(record)) })
             }
             Ok((head, body)) => {
+                self.cut_short = record.body.length > LONG_BODY && !head.status.is_success();
                 record.answer = Ok(Reply {
                     status: head.status.as_u16(),
                     headers: shown(&head.headers),
@@ -460,7 +471,7 @@ where
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     // Ends by itself when the sender is dropped or the peer closes; its error reaches the pending request.
     tokio::spawn(connection);
-    Ok(Connection { sender })
+    Ok(Connection { sender, cut_short: false })
 }
 
 fn with_cause(error: &hyper::Error) -> String {

@@ -13,8 +13,19 @@ use md5::{Digest, Md5};
 const LIVE: &str = "ministack issue 1475 and localstack issue 13894: transcripts of AWS, 2026";
 const RECORDED: &str = "AWS recording 2026-02: test_delete_object_if_match_non_express";
 
-pub(super) const ALL: &[Check] =
-    &[EQUAL, DIFFERS, UNQUOTED, STAR, ABSENT, PLAIN_ABSENT, SIZE, MODIFIED, BATCH, BATCH_ABSENT];
+pub(super) const ALL: &[Check] = &[
+    EQUAL,
+    DIFFERS,
+    UNQUOTED,
+    STAR,
+    ABSENT,
+    PLAIN_ABSENT,
+    SIZE,
+    MODIFIED,
+    ERROR_DOCUMENT,
+    BATCH,
+    BATCH_ABSENT,
+];
 
 const BASE: Check = Check {
     id: "delete.match",
@@ -56,7 +67,6 @@ async fn differs(t: &Trial) -> Done {
     t.put(&key, &new).await?;
     let answer = t.send(Call::delete(&key).if_match(&stale)).await?;
     t.stopped(&answer, &[412])?;
-    expect_element(&answer, "Condition", "If-Match")?;
     t.holds(&key, &new).await
 }
 
@@ -160,6 +170,25 @@ async fn never_deletes(t: &Trial, header: &'static str, value: &str) -> Done {
     t.put(&key, &body).await?;
     expect_status(&t.send(Call::delete(&key).header(header, value)).await?, &[501, 412, 400])?;
     t.holds(&key, &body).await
+}
+
+const ERROR_DOCUMENT: Check = Check {
+    id: "delete.match.error-document",
+    proves: "a delete that was 412 says PreconditionFailed and names If-Match as its Condition",
+    condition: None,
+    source: RECORDED,
+    broken_by: &["ignore-if-match-delete", "refuse-conditional-delete", "omit-condition-element"],
+    run: |t| Box::pin(error_document(t)),
+    ..BASE
+};
+
+async fn error_document(t: &Trial) -> Done {
+    let key = t.key("k");
+    t.put(&key, &t.body("old", 0)).await?;
+    let answer = t.send(Call::delete(&key).if_match(STRANGER)).await?;
+    expect_status(&answer, &[412])?;
+    expect_element(&answer, "Code", "PreconditionFailed")?;
+    expect_element(&answer, "Condition", "If-Match")
 }
 
 const BATCH: Check = Check {

@@ -4,7 +4,7 @@ use super::copy_source::Source;
 use super::put_swap::STRANGER;
 use crate::check::{Check, Condition, Done, Severity, Stop};
 use crate::client::{Answer, Call};
-use crate::trial::{Trial, expect_element, expect_status};
+use crate::trial::{Trial, expect_status};
 use http::Method;
 
 const RECORDED: &str = "AWS recording 2026-02: test_s3_get_object_preconditions";
@@ -65,17 +65,13 @@ fn judge(t: &Trial, answer: &Answer, status: u16) -> Done {
     }
 }
 
-const MATCH: Check = Check {
-    id: "read.match",
-    proves: "If-Match with the current ETag is 200, with another 412 naming If-Match",
-    ..BASE
-};
+const MATCH: Check =
+    Check { id: "read.match", proves: "If-Match with the current ETag is 200, with another 412", ..BASE };
 
 async fn matches(t: &Trial) -> Done {
     let source = Source::make(t).await?;
     both(t, &source.key, &[("if-match", &source.etag)], 200).await?;
-    let refused = both(t, &source.key, &[("if-match", STRANGER)], 412).await?;
-    expect_element(&refused, "Condition", "If-Match")
+    both(t, &source.key, &[("if-match", STRANGER)], 412).await.map(drop)
 }
 
 const NONE_MATCH: Check = Check {
@@ -101,8 +97,7 @@ const UNMODIFIED: Check = Check {
 async fn unmodified(t: &Trial) -> Done {
     let source = Source::make(t).await?;
     both(t, &source.key, &[("if-unmodified-since", &source.written)], 200).await?;
-    let refused = both(t, &source.key, &[("if-unmodified-since", &source.before)], 412).await?;
-    expect_element(&refused, "Condition", "If-Unmodified-Since")
+    both(t, &source.key, &[("if-unmodified-since", &source.before)], 412).await.map(drop)
 }
 
 const MODIFIED: Check = Check {
@@ -147,12 +142,8 @@ async fn order(t: &Trial) -> Done {
         ("if-none-match", source.etag.as_str()),
         ("if-modified-since", source.written.as_str()),
     ];
-    for (first, name) in [(0, Some("If-Match")), (1, Some("If-Unmodified-Since")), (2, None), (3, None)] {
-        let status = if name.is_some() { 412 } else { 304 };
-        let answer = both(t, &source.key, &all[first..], status).await?;
-        if let Some(name) = name {
-            expect_element(&answer, "Condition", name)?;
-        }
+    for (first, status) in [412, 412, 304, 304].into_iter().enumerate() {
+        both(t, &source.key, &all[first..], status).await?;
     }
     Ok(())
 }
@@ -161,6 +152,7 @@ const MATCH_OVER_DATE: Check = Check {
     id: "read.match-over-date",
     proves: "with a right If-Match a failing If-Unmodified-Since is not looked at",
     source: "S3 API Reference: GetObject and HeadObject, If-Match",
+    condition: None,
     broken_by: &["dates-beside-etags"],
     run: |t| Box::pin(match_over_date(t)),
     ..BASE

@@ -8,7 +8,7 @@ use crate::client::Call;
 use crate::trial::{Trial, expect_element, expect_equal, expect_status};
 
 pub(super) const ALL: &[Check] =
-    &[NOT_MODIFIED_ETAG, NOT_MODIFIED_HEADERS, HEAD_ERRORS, ERROR_CODE, RANGE, RANGE_REFUSED];
+    &[NOT_MODIFIED_ETAG, NOT_MODIFIED_HEADERS, HEAD_ERRORS, ERROR_CODE, ERROR_DOCUMENT, RANGE, RANGE_REFUSED];
 
 const NOT_MODIFIED_ETAG: Check = Check {
     id: "read.not-modified.etag",
@@ -110,6 +110,26 @@ async fn error_code(t: &Trial) -> Done {
     let refused = t.send(Call::get(&source.key).if_match(STRANGER)).await?;
     t.stopped(&refused, &[412])?;
     expect_element(&refused, "Code", "PreconditionFailed")
+}
+
+const ERROR_DOCUMENT: Check = Check {
+    id: "read.error-document",
+    proves: "a 412 names as its Condition If-Match when that fails, and If-Unmodified-Since when only that does",
+    condition: None,
+    broken_by: &["ignore-read-conditions", "omit-condition-element"],
+    run: |t| Box::pin(error_document(t)),
+    ..BASE
+};
+
+async fn error_document(t: &Trial) -> Done {
+    let source = Source::make(t).await?;
+    let late = || Call::get(&source.key).header("if-unmodified-since", &source.before);
+    for (call, condition) in [(late().if_match(STRANGER), "If-Match"), (late(), "If-Unmodified-Since")] {
+        let answer = t.send(call).await?;
+        expect_status(&answer, &[412])?;
+        expect_element(&answer, "Condition", condition)?;
+    }
+    Ok(())
 }
 
 const RANGE: Check = Check {
