@@ -255,6 +255,13 @@ pub struct Signed {
     record: Exchange,
 }
 
+impl Signed {
+    /// What will be sent, for a caller with a connection of its own.
+    pub fn request(&self) -> &Request<Payload> {
+        &self.request
+    }
+}
+
 impl Client {
     /// A client that has connected to nothing yet.
     pub fn new(settings: Settings) -> Client {
