@@ -1,12 +1,38 @@
 //! An embeddable, local-first S3 server that answers as AWS does.
+//!
+//! ```
+//! # #[tokio::main] async fn main() -> Result<(), assay_server::Error> {
+//! let server = assay_server::Server::builder().bucket("data").start().await?;
+//! println!("{} {} {}", server.endpoint(), server.access_key(), server.region());
+//! server.stop().await;
+//! # Ok(()) }
+//! ```
+//!
+//! Every server is its own: two in one process share nothing. [`Builder`] says what can be set;
+//! [`blocking`] is for tests without a runtime; [`Engine::call`] takes requests without a socket.
 
-#[allow(dead_code, unused_imports, reason = "its users land next")]
 mod auth;
-#[allow(dead_code, unused_imports, reason = "its users land next")]
+pub mod blocking;
 mod body;
-#[allow(dead_code, unused_imports, reason = "its users land next")]
 mod checksum;
-#[allow(dead_code, reason = "rows stand before the code that answers with them")]
+mod control;
 mod error;
+mod etag;
+mod http;
+mod instant;
+mod names;
+mod op;
+mod precondition;
+mod range;
+mod route;
+mod server;
+mod service;
+mod store;
+mod stream;
+mod xml;
 
-pub mod store;
+pub use auth::AuthMode;
+pub use instant::Instant;
+pub use server::{Builder, Engine, Error, Server, Snapshot};
+pub use store::disk::OpenError;
+pub use stream::Body;

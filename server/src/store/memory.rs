@@ -8,29 +8,16 @@ use super::index::{Base, Index, IndexError, Job, Rows, Written, run};
 
 type Tree = OrdMap<Bytes, Bytes>;
 
-/// An index that lives as long as the process. A clone is a second index that starts with the same rows and
-/// shares only their bytes; it costs one reference, whatever the number of rows.
+/// An index that lives as long as the process.
 #[derive(Debug, Default)]
 pub struct Memory {
     rows: RwLock<Tree>,
-}
-
-impl Clone for Memory {
-    fn clone(&self) -> Self {
-        Self { rows: RwLock::new(self.rows.read().clone()) }
-    }
 }
 
 impl Memory {
     /// An index without rows.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Makes the rows what they are in `other`, for every snapshot and write from now on.
-    pub fn restore(&self, other: &Self) {
-        let rows = other.rows.read().clone();
-        *self.rows.write() = rows;
     }
 }
 

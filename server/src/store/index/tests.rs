@@ -307,16 +307,3 @@ proptest! {
         agrees_with_a_model(disk(), steps)?;
     }
 }
-
-#[test]
-fn a_copy_of_memory_shares_nothing_and_restores() {
-    let index = Memory::new();
-    put(&index, &[(b"a", b"1")]);
-    let copy = index.clone();
-    put(&index, &[(b"a", b"2"), (b"b", b"2")]);
-    assert_eq!(all(&copy), Model::from([(b"a".to_vec(), b"1".to_vec())]));
-    index.restore(&copy);
-    assert_eq!(all(&index), all(&copy));
-    put(&copy, &[(b"c", b"3")]);
-    assert_eq!(all(&index).len(), 1);
-}

@@ -1,0 +1,204 @@
+//! One file per group of operations: parse, apply, answer.
+
+mod attributes;
+mod bucket;
+mod copy;
+mod delete;
+mod intake;
+mod list;
+mod list_objects;
+mod multipart;
+mod object;
+mod object_attributes;
+mod tagging;
+
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+
+use crate::error::{Code, S3Error};
+use crate::etag::quoted;
+use crate::names::VersionId;
+use crate::precondition::Refusal;
+use crate::route::{Operation, Target};
+use crate::service::Call;
+use crate::store::index::IndexError;
+use crate::store::{Completion, MIN_PART_BYTES, StoreError};
+use crate::stream::Body;
+use crate::xml::Writer;
+
+/// The canonical user id of the one account that owns everything here.
+pub(crate) const OWNER_ID: &str = "a55a7000000000000000000000000000000000000000000000000000000a55a7";
+/// That account's name, where a document still has one.
+pub(crate) const OWNER_NAME: &str = "assay";
+/// That account's number.
+pub(crate) const ACCOUNT: &str = "000000000000";
+
+type Answer = Result<Response<Body>, S3Error>;
+
+/// Performs a routed operation.
+pub(crate) async fn perform(operation: Operation, target: Target, call: &mut Call<'_>) -> Answer {
+    use Operation as Op;
+    if let Op::Unsupported(name) = operation {
+        return Err(S3Error::new(Code::NotImplemented)
+            .message(format!("this server does not implement the operation {name}"))
+            .extra("Operation", name));
+    }
+    attributes::check_expected_owner(&call.head.headers)?;
+    match target {
+        Target::Service => bucket::list(call),
+        Target::Bucket(bucket) => match operation {
+            Op::CreateBucket => bucket::create(call, &bucket).await,
+            Op::DeleteBucket => bucket::delete(call, &bucket).await,
+            Op::HeadBucket => bucket::head(call, &bucket),
+            Op::GetBucketLocation => bucket::location(call, &bucket),
+            Op::GetBucketVersioning => bucket::versioning(call, &bucket),
+            Op::PutBucketVersioning => bucket::put_versioning(call, &bucket).await,
+            Op::GetBucketTagging => tagging::get_bucket(call, &bucket),
+            Op::PutBucketTagging => tagging::put_bucket(call, &bucket).await,
+            Op::DeleteBucketTagging => tagging::delete_bucket(call, &bucket).await,
+            Op::ListObjects => list_objects::v1(call, &bucket),
+            Op::ListObjectsV2 => list_objects::v2(call, &bucket),
+            Op::ListObjectVersions => list::versions(call, &bucket),
+            Op::ListMultipartUploads => list::uploads(call, &bucket),
+            Op::DeleteObjects => delete::many(call, &bucket).await,
+            other => unreachable!("{other:?} is not routed to a bucket"),
+        },
+        Target::Object(bucket, key) => match operation {
+            Op::GetObject => object::get(call, &bucket, &key),
+            Op::HeadObject => object::head(call, &bucket, &key),
+            Op::PutObject => object::put(call, &bucket, &key).await,
+            Op::DeleteObject => delete::one(call, &bucket, &key).await,
+            Op::CopyObject => copy::object(call, &bucket, &key).await,
+            Op::GetObjectAttributes => object_attributes::get(call, &bucket, &key),
+            Op::GetObjectTagging => tagging::get_object(call, &bucket, &key),
+            Op::PutObjectTagging => tagging::put_object(call, &bucket, &key).await,
+            Op::DeleteObjectTagging => tagging::delete_object(call, &bucket, &key).await,
+            Op::CreateMultipartUpload => multipart::create(call, &bucket, &key).await,
+            Op::UploadPart => multipart::upload_part(call, &bucket, &key).await,
+            Op::UploadPartCopy => copy::part(call, &bucket, &key).await,
+            Op::CompleteMultipartUpload => multipart::complete(call, &bucket, &key).await,
+            Op::AbortMultipartUpload => multipart::abort(call, &bucket, &key).await,
+            Op::ListParts => multipart::list_parts(call, &bucket, &key),
+            other => unreachable!("{other:?} is not routed to an object"),
+        },
+    }
+}
+
+/// An answer without a body.
+fn answer(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// A document.
+fn document(root: &str, content: impl FnOnce(&mut Writer)) -> Response<Body> {
+    let mut response = Response::new(Body::from(Writer::document(root, content)));
+    set(&mut response, "content-type", "application/xml");
+    response
+}
+
+/// Sets a header. A value that no header can carry is left out: it was refused where it came in.
+fn set(response: &mut Response<Body>, name: &'static str, value: impl AsRef<[u8]>) {
+    if let Ok(value) = HeaderValue::from_bytes(value.as_ref()) {
+        response.headers_mut().insert(HeaderName::from_static(name), value);
+    }
+}
+
+fn set_version(response: &mut Response<Body>, version: Option<&VersionId>) {
+    if let Some(version) = version {
+        set(response, "x-amz-version-id", version.as_str());
+    }
+}
+
+/// Every object is answered as encrypted with S3's own keys, as on AWS since January 2023.
+fn set_encryption(response: &mut Response<Body>) {
+    set(response, "x-amz-server-side-encryption", "AES256");
+}
+
+fn invalid_argument(name: &str, value: &str, message: impl Into<std::borrow::Cow<'static, str>>) -> S3Error {
+    S3Error::new(Code::InvalidArgument)
+        .message(message)
+        .extra("ArgumentName", name)
+        .extra("ArgumentValue", value)
+}
+
+impl From<StoreError> for S3Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoSuchBucket(name) => S3Error::new(Code::NoSuchBucket).extra("BucketName", name),
+            StoreError::BucketExists(name) => S3Error::new(Code::BucketAlreadyOwnedByYou).extra("BucketName", name),
+            StoreError::BucketNotEmpty { name, versioned } => {
+                let error = S3Error::new(Code::BucketNotEmpty).extra("BucketName", name);
+                if versioned {
+                    return error.message(
+                        "The bucket you tried to delete is not empty. You must delete all versions in the bucket.",
+                    );
+                }
+                error
+            }
+            StoreError::NoSuchKey { key, marker } => {
+                let error = S3Error::new(Code::NoSuchKey).extra("Key", key);
+                match marker {
+                    Some(id) => {
+                        error.header("x-amz-delete-marker", "true").header("x-amz-version-id", id.as_str())
+                    }
+                    None => error,
+                }
+            }
+            StoreError::NoSuchVersion { key, version } => {
+                S3Error::new(Code::NoSuchVersion).extra("Key", key).extra("VersionId", version)
+            }
+            StoreError::IsMarker(id, last_modified) => S3Error::new(Code::MethodNotAllowed)
+                .header("x-amz-delete-marker", "true")
+                .header("x-amz-version-id", id.as_str())
+                .header("last-modified", last_modified.http_date())
+                .header("allow", "DELETE"),
+            StoreError::NoSuchUpload(id) => S3Error::new(Code::NoSuchUpload).extra("UploadId", id),
+            StoreError::Refused { refusal, key } => match refusal {
+                Refusal::Absent => S3Error::new(Code::NoSuchKey).extra("Key", key),
+                Refusal::Failed(condition) => {
+                    S3Error::new(Code::PreconditionFailed).extra("Condition", condition)
+                }
+                Refusal::Conflict(condition) => {
+                    S3Error::new(Code::ConditionalRequestConflict).extra("Condition", condition).extra("Key", key)
+                }
+            },
+            StoreError::InvalidPart { upload, number, etag } => S3Error::new(Code::InvalidPart)
+                .extra("UploadId", upload)
+                .extra("PartNumber", number.to_string())
+                .extra("ETag", etag),
+            StoreError::PartTooSmall { number, size, etag } => S3Error::new(Code::EntityTooSmall)
+                .extra("ProposedSize", size.to_string())
+                .extra("MinSizeAllowed", MIN_PART_BYTES.to_string())
+                .extra("PartNumber", number.to_string())
+                .extra("ETag", etag),
+            StoreError::Completion(problem) => match problem {
+                Completion::Size { expected, .. } => S3Error::new(Code::InvalidRequest).message(format!(
+                    "The provided 'x-amz-mp-object-size' header value {expected} does not match what was computed."
+                )),
+                Completion::Checksum(algorithm) => S3Error::new(Code::BadDigest).message(format!(
+                    "The {} you specified did not match the calculated checksum.",
+                    algorithm.as_str().to_ascii_lowercase()
+                )),
+                Completion::PartChecksumMissing { number, algorithm } => S3Error::new(Code::InvalidRequest)
+                    .message(format!(
+                        "The upload was created using a {} checksum. The complete request must include the checksum for each part. It was missing for part {number} in the request.",
+                        algorithm.as_str().to_ascii_lowercase()
+                    )),
+            },
+            StoreError::Index(IndexError::Unavailable { .. }) => {
+                tracing::error!(%error, "the index is unavailable");
+                S3Error::new(Code::ServiceUnavailable)
+            }
+            error @ (StoreError::Index(_) | StoreError::Blob(_)) => {
+                tracing::error!(%error, "the store failed");
+                S3Error::new(Code::InternalError)
+            }
+        }
+    }
+}
+
+/// The ETag element or header of a stored object.
+fn etag_of(etag: &str) -> String {
+    quoted(etag)
+}

@@ -1,0 +1,256 @@
+//! Multipart uploads: create, upload part, complete, abort, list parts.
+
+use std::str::FromStr as _;
+
+use http::{HeaderMap, StatusCode};
+
+use super::list::{initiator, owner};
+use super::{
+    Answer, answer, attributes, document, etag_of, intake, invalid_argument, list, set, set_encryption,
+    set_version, tagging,
+};
+use crate::body::DigestForm;
+use crate::checksum::{self, Algorithm, Checksum, MultipartChecksum, Value};
+use crate::error::{Code, S3Error};
+use crate::etag;
+use crate::names::{BucketName, Key, sequenced_id};
+use crate::precondition::WriteCondition;
+use crate::service::Call;
+use crate::store::model::{Blob, Part, Upload};
+use crate::store::{CompleteRequest, Completed, Listed};
+use crate::xml::Element;
+
+/// Part numbers go up to this (S3 User Guide, "Multipart upload limits").
+const MAX_PART_NUMBER: u16 = 10_000;
+
+pub(super) async fn create(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
+    let headers = &call.head.headers;
+    let upload = Upload {
+        seq: 0,
+        id: String::new(),
+        initiated: call.now,
+        attributes: attributes::from_headers(headers)?,
+        tags: tagging::from_header(headers)?,
+        checksum: MultipartChecksum::from_headers(headers)?.map(|asked| (asked.algorithm, asked.kind)),
+    };
+    let checksum = upload.checksum;
+    let random: [u8; 24] = call.service.random();
+    let id =
+        call.service.store.create_upload(bucket, key, upload, move |seq| sequenced_id(seq, &random)).await?;
+    let mut response = document("InitiateMultipartUploadResult", |w| {
+        w.text("Bucket", bucket.as_str());
+        w.text("Key", key.as_str());
+        w.text("UploadId", &id);
+    });
+    set_encryption(&mut response);
+    if let Some((algorithm, kind)) = checksum {
+        set(&mut response, "x-amz-checksum-algorithm", algorithm.as_str());
+        set(&mut response, "x-amz-checksum-type", kind.as_str());
+    }
+    Ok(response)
+}
+
+/// The upload that the request names.
+pub(super) fn upload_id<'a>(call: &'a Call<'_>) -> &'a str {
+    call.query.get("uploadId").unwrap_or_default()
+}
+
+/// `partNumber`.
+pub(super) fn part_number(call: &Call<'_>) -> Result<u16, S3Error> {
+    read_part_number(call.query.get("partNumber").unwrap_or_default())
+}
+
+fn read_part_number(text: &str) -> Result<u16, S3Error> {
+    text.parse().ok().filter(|number| (1..=MAX_PART_NUMBER).contains(number)).ok_or_else(|| {
+        invalid_argument("partNumber", text, "Part number must be an integer between 1 and 10000, inclusive")
+    })
+}
+
+pub(super) async fn upload_part(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
+    let number = part_number(call)?;
+    attributes::check_supported(&call.head.headers)?;
+    let id = upload_id(call).to_owned();
+    let upload = call.service.store.upload(bucket, key, &id)?;
+    let kept = upload.checksum.map_or(Algorithm::Crc64nvme, |(algorithm, _)| algorithm);
+    if let (Some((expected, _)), Some(actual)) =
+        (upload.checksum, checksum::Requested::from_headers(&call.head.headers)?.algorithm())
+        && expected != actual
+    {
+        return Err(checksum::type_mismatch(expected, actual));
+    }
+    let intake = intake::body(call, DigestForm::Base64, Some(kept), Some(kept)).await?;
+    let part = Part {
+        number,
+        size: intake.summary.size,
+        etag: etag::of_md5(intake.summary.md5),
+        checksum: intake.also,
+        last_modified: call.now.whole_second(),
+        blob: Blob { id: 0, size: 0, pieces: 0 }, // known when it is committed
+    };
+    let etag = part.etag.clone();
+    call.service.store.put_part(bucket, key, &id, part, intake.body).await?;
+    let mut response = answer(StatusCode::OK);
+    set(&mut response, "etag", etag_of(&etag));
+    set_encryption(&mut response);
+    if let Some(checksum) = intake.summary.checksum {
+        set(&mut response, checksum.algorithm().header(), checksum.base64());
+    }
+    Ok(response)
+}
+
+pub(super) async fn complete(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
+    let condition = WriteCondition::of_write(&call.head.headers)?;
+    let id = upload_id(call).to_owned();
+    let request = intake::document(call, "CompleteMultipartUpload").await?;
+    let listed = listed_parts(request.as_ref(), &id)?;
+    let headers = &call.head.headers;
+    if let Ok(upload) = call.service.store.upload(bucket, key, &id) {
+        check_type(headers, &upload)?;
+    }
+    let size = match attributes::text(headers, "x-amz-mp-object-size") {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|_| {
+            S3Error::new(Code::InvalidRequest).message("Value for x-amz-mp-object-size header is invalid.")
+        })?),
+    };
+    let request = CompleteRequest {
+        listed,
+        condition,
+        checksum: object_checksum(headers)?,
+        size,
+        now: call.now,
+        random: call.service.random(),
+    };
+    let Completed { placed, etag, checksum } = call.service.store.complete(bucket, key, &id, request).await?;
+    let location = location(headers, bucket, key, call);
+    let mut response = document("CompleteMultipartUploadResult", |w| {
+        w.text("Location", location);
+        w.text("Bucket", bucket.as_str());
+        w.text("Key", key.as_str());
+        w.text("ETag", etag_of(&etag));
+        if let Some(checksum) = &checksum {
+            w.text(checksum.value.algorithm().element(), checksum.text());
+            w.text("ChecksumType", checksum.kind().as_str());
+        }
+    });
+    set_encryption(&mut response);
+    set_version(&mut response, placed.version.as_ref());
+    Ok(response)
+}
+
+/// The URL under which the client reached the key.
+fn location(headers: &HeaderMap, bucket: &BucketName, key: &Key, call: &Call<'_>) -> String {
+    let host = attributes::text(headers, "host").unwrap_or_default();
+    let key = list::url_encoded(key.as_str()).replace('+', "%20");
+    if call
+        .head
+        .uri
+        .path()
+        .strip_prefix('/')
+        .is_some_and(|path| path.starts_with(&format!("{}/", bucket.as_str())))
+    {
+        return format!("http://{host}/{}/{key}", bucket.as_str());
+    }
+    format!("http://{host}/{key}")
+}
+
+/// `x-amz-checksum-type` must be that of the upload, where the request has it.
+fn check_type(headers: &HeaderMap, upload: &Upload) -> Result<(), S3Error> {
+    let Some(text) = attributes::text(headers, "x-amz-checksum-type") else { return Ok(()) };
+    let kind = upload.checksum.map(|(_, kind)| kind);
+    if checksum::Type::from_str(&text).ok() == kind && kind.is_some() {
+        return Ok(());
+    }
+    let kind = kind.map_or("null", checksum::Type::as_str);
+    Err(S3Error::new(Code::InvalidRequest).message(format!(
+        "The upload was created using the {kind} checksum mode. The complete request must use the same checksum mode."
+    )))
+}
+
+/// The checksum that the whole object must have.
+fn object_checksum(headers: &HeaderMap) -> Result<Option<Checksum>, S3Error> {
+    for algorithm in Algorithm::ALL {
+        let Some(text) = attributes::text(headers, algorithm.header()) else { continue };
+        return Checksum::parse(algorithm, &text).map(Some).ok_or_else(|| {
+            S3Error::new(Code::InvalidRequest)
+                .message(format!("Value for {} header is invalid.", algorithm.header()))
+        });
+    }
+    Ok(None)
+}
+
+fn listed_parts(request: Option<&Element>, upload_id: &str) -> Result<Vec<Listed>, S3Error> {
+    let none = || S3Error::new(Code::InvalidRequest).message("You must specify at least one part");
+    let listed: Vec<Listed> =
+        request.ok_or_else(none)?.all("Part").map(listed_part).collect::<Result<_, S3Error>>()?;
+    if listed.is_empty() {
+        return Err(S3Error::new(Code::MalformedXML));
+    }
+    if listed.windows(2).any(|pair| pair[0].number >= pair[1].number) {
+        return Err(S3Error::new(Code::InvalidPartOrder).extra("UploadId", upload_id));
+    }
+    Ok(listed)
+}
+
+fn listed_part(part: &Element) -> Result<Listed, S3Error> {
+    let malformed = || S3Error::new(Code::MalformedXML);
+    let number = read_part_number(part.text_of("PartNumber").ok_or_else(malformed)?.trim())?;
+    let etag = etag::unquoted(part.text_of("ETag").ok_or_else(malformed)?).to_owned();
+    let checksum = part.children.iter().find_map(|child| {
+        let algorithm = Algorithm::from_element(&child.name)?;
+        Some(Value::from_base64(algorithm, child.text.trim()).ok_or(()))
+    });
+    let checksum = checksum.transpose().map_err(|()| S3Error::new(Code::InvalidPart))?;
+    Ok(Listed { number, etag, checksum })
+}
+
+pub(super) async fn abort(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
+    call.service.store.abort(bucket, key, upload_id(call)).await?;
+    Ok(answer(StatusCode::NO_CONTENT))
+}
+
+pub(super) fn list_parts(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
+    let max = list::max(call, "max-parts")?;
+    let marker = match call.query.get("part-number-marker").filter(|marker| !marker.is_empty()) {
+        None => 0,
+        Some(text) => text.parse::<u32>().map_err(|_| {
+            invalid_argument(
+                "part-number-marker",
+                text,
+                "Provided part-number-marker not an integer or within integer range",
+            )
+        })?,
+    };
+    let after = u16::try_from(marker).unwrap_or(u16::MAX);
+    let store = &call.service.store;
+    let (upload, parts, truncated) =
+        store.parts(bucket, key, upload_id(call), after, list::page_size(max))?;
+    Ok(document("ListPartsResult", |w| {
+        w.text("Bucket", bucket.as_str());
+        w.text("Key", key.as_str());
+        w.text("UploadId", &upload.id);
+        initiator(w);
+        owner(w);
+        w.text("StorageClass", upload.attributes.storage_class.as_deref().unwrap_or("STANDARD"));
+        w.value("PartNumberMarker", marker);
+        w.value("NextPartNumberMarker", parts.last().map_or(0, |part| part.number));
+        w.value("MaxParts", max);
+        w.value("IsTruncated", truncated);
+        if let Some((algorithm, kind)) = upload.checksum {
+            w.text("ChecksumAlgorithm", algorithm.as_str());
+            w.text("ChecksumType", kind.as_str());
+        }
+        for part in &parts {
+            w.element("Part", |w| {
+                w.value("PartNumber", part.number);
+                w.text("LastModified", part.last_modified.iso8601());
+                w.text("ETag", etag_of(&part.etag));
+                w.value("Size", part.size);
+                // A checksum that nobody asked for is kept, and not shown.
+                if let (Some(checksum), Some(_)) = (part.checksum, upload.checksum) {
+                    w.text(checksum.algorithm().element(), checksum.base64());
+                }
+            });
+        }
+    }))
+}

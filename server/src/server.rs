@@ -1,0 +1,366 @@
+//! The server as a value: built, started, used, stopped.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::auth::{AuthMode, Keys};
+use crate::http as edge;
+use crate::instant::Instant;
+use crate::names::BucketName;
+use crate::service::{Clock, Service, Settings};
+use crate::store::disk::{Disk, OpenError};
+use crate::store::index::Index;
+use crate::store::memory::Memory;
+use crate::store::model::{Bucket, Versioning};
+use crate::store::{Image, Store, StoreError};
+use crate::stream::Body;
+
+/// Why a server could not be started or told to do something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address can't be listened on: choose another port, or stop what listens there.
+    #[error("cannot listen on {address}: {cause}; choose another address, or port 0 for any free one")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The data directory can't be opened: what is wrong with it and the way out are in the cause.
+    #[error(transparent)]
+    Data(#[from] OpenError),
+    /// A setting is not valid: which, why and what is.
+    #[error("{0}")]
+    Setting(String),
+    /// The store failed; the server is as it was.
+    #[error("the store failed: {0}")]
+    Store(String),
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error.to_string())
+    }
+}
+
+/// What a server is to be. Every setting has a default that suits a test: memory, loopback, any free port,
+/// region `us-east-1`, credentials `test`/`test`, strict signatures.
+#[derive(Clone)]
+#[must_use = "nothing is built until `start` or `build` is awaited"]
+pub struct Builder {
+    listen: SocketAddr,
+    data: Option<PathBuf>,
+    buckets: Vec<String>,
+    access_key: String,
+    secret_key: String,
+    region: String,
+    auth: AuthMode,
+    domains: Vec<String>,
+    clock: Clock,
+    seed: Option<u64>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            data: None,
+            buckets: Vec::new(),
+            access_key: "test".to_owned(),
+            secret_key: "test".to_owned(),
+            region: "us-east-1".to_owned(),
+            auth: AuthMode::Strict,
+            domains: Vec::new(),
+            clock: Arc::new(system_clock),
+            seed: None,
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the default clock; a builder takes another")]
+fn system_clock() -> Instant {
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Instant::from_epoch_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// A seed that nobody chose: std's hasher keys come from the system's randomness.
+fn any_seed() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+impl Builder {
+    /// Listens here; the default is a free port of 127.0.0.1.
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = address;
+        self
+    }
+
+    /// Keeps everything in this directory, which is made if it is not there. The default keeps it in memory.
+    pub fn data(mut self, directory: impl AsRef<Path>) -> Self {
+        self.data = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// Has this bucket from the start; may be called more than once.
+    pub fn bucket(mut self, name: impl Into<String>) -> Self {
+        self.buckets.push(name.into());
+        self
+    }
+
+    /// The one pair of credentials.
+    pub fn credentials(mut self, access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
+        self.access_key = access_key.into();
+        self.secret_key = secret_key.into();
+        self
+    }
+
+    /// The region of the endpoint.
+    pub fn region(mut self, region: impl Into<String>) -> Self {
+        self.region = region.into();
+        self
+    }
+
+    /// How much of a request's credentials is checked.
+    pub fn auth(mut self, mode: AuthMode) -> Self {
+        self.auth = mode;
+        self
+    }
+
+    /// A domain under which `bucket.domain` names a bucket; may be called more than once. The domain itself
+    /// and every other host name is path-style.
+    pub fn domain(mut self, domain: impl Into<String>) -> Self {
+        self.domains.push(domain.into().to_ascii_lowercase());
+        self
+    }
+
+    /// Where the server takes the time from.
+    pub fn clock(mut self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Makes every id that the server gives out a function of this seed and of the order of requests.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Builds the engine, without a socket.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a bucket name or region that is none, [`Error::Data`], [`Error::Store`].
+    pub async fn build(self) -> Result<Engine, Error> {
+        let buckets = self
+            .buckets
+            .iter()
+            .map(|name| BucketName::new(name).map_err(|_| bad_bucket(name)))
+            .collect::<Result<Vec<_>, _>>()?;
+        if self.region.is_empty() || self.access_key.is_empty() || self.secret_key.is_empty() {
+            return Err(Error::Setting("region, access key and secret key must not be empty".to_owned()));
+        }
+        let (index, files): (Box<dyn Index>, _) = match &self.data {
+            None => (Box::new(Memory::new()), None),
+            // The index first: it knows whether the directory is ours.
+            Some(directory) => (Box::new(Disk::open(directory)?), Some(directory.join("blobs"))),
+        };
+        let store = Store::open(index, files).await?;
+        let settings = Settings {
+            keys: Keys::new([(self.access_key.clone(), self.secret_key.clone())]),
+            auth: self.auth,
+            region: self.region.clone(),
+            domains: self.domains,
+            clock: self.clock,
+        };
+        let service = Arc::new(Service::new(store, settings, self.seed.unwrap_or_else(any_seed)));
+        let engine = Engine {
+            service,
+            buckets,
+            access_key: self.access_key,
+            secret_key: self.secret_key,
+            region: self.region,
+        };
+        engine.create_first_buckets().await?;
+        Ok(engine)
+    }
+
+    /// Builds the server and listens.
+    ///
+    /// # Errors
+    /// Those of [`Builder::build`], and [`Error::Listen`].
+    pub async fn start(self) -> Result<Server, Error> {
+        let address = self.listen;
+        // The socket first: where it can't be had, a data directory stays untouched.
+        let (listener, address) =
+            edge::bind(address).await.map_err(|cause| Error::Listen { address, cause })?;
+        let engine = self.build().await?;
+        let (stop, stopped) = watch::channel(false);
+        let serving = tokio::spawn(edge::serve(listener, engine.service.clone(), stopped));
+        Ok(Server { engine, address, endpoint: format!("http://{address}"), stop, serving: Some(serving) })
+    }
+}
+
+fn bad_bucket(name: &str) -> Error {
+    Error::Setting(format!(
+        "{name:?} is no bucket name: 3 to 63 characters of a-z, 0-9, '.' and '-', a letter or digit at both ends"
+    ))
+}
+
+/// The server without a socket: requests are handed to [`Engine::call`], on the caller's task.
+pub struct Engine {
+    service: Arc<Service>,
+    buckets: Vec<BucketName>,
+    access_key: String,
+    secret_key: String,
+    region: String,
+}
+
+impl Engine {
+    /// The access key that requests are signed with.
+    pub fn access_key(&self) -> &str {
+        &self.access_key
+    }
+
+    /// The secret key that requests are signed with.
+    pub fn secret_key(&self) -> &str {
+        &self.secret_key
+    }
+
+    /// The region that requests are signed for.
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// Answers one request on the same path as one from a socket.
+    pub async fn call<B>(&self, request: http::Request<B>) -> http::Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        self.service.call(head, body.map_err(Into::into).boxed()).await
+    }
+
+    /// Makes a bucket.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] where the name is no bucket name or is taken.
+    pub async fn create_bucket(&self, name: &str) -> Result<(), Error> {
+        let bucket = BucketName::new(name).map_err(|_| bad_bucket(name))?;
+        match self.service.store.create_bucket(&bucket, self.new_bucket()).await {
+            Err(StoreError::BucketExists(name)) => {
+                Err(Error::Setting(format!("there is a bucket {name:?} already")))
+            }
+            created => Ok(created?),
+        }
+    }
+
+    fn new_bucket(&self) -> Bucket {
+        let created = (self.service.settings.clock)().whole_second();
+        Bucket { created, region: self.region.clone(), versioning: Versioning::Off, tags: Vec::new() }
+    }
+
+    async fn create_first_buckets(&self) -> Result<(), Error> {
+        for bucket in &self.buckets {
+            match self.service.store.create_bucket(bucket, self.new_bucket()).await {
+                Ok(()) | Err(StoreError::BucketExists(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes everything, then makes the buckets that the builder named.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn reset(&self) -> Result<(), Error> {
+        self.service.store.restore(None).await?;
+        self.create_first_buckets().await
+    }
+
+    /// Everything stored, as it is now. Large bodies of a server on disk are kept, not copied.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        Ok(Snapshot(self.service.store.image()?))
+    }
+
+    /// Makes everything what it was. A snapshot can be restored any number of times, to the server it was
+    /// taken from.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for another server's snapshot, [`Error::Store`].
+    pub async fn restore(&self, snapshot: &Snapshot) -> Result<(), Error> {
+        if !snapshot.0.is_of(&self.service.store) {
+            return Err(Error::Setting("the snapshot was taken from another server".to_owned()));
+        }
+        Ok(self.service.store.restore(Some(&snapshot.0)).await?)
+    }
+}
+
+/// What [`Engine::snapshot`] took.
+pub struct Snapshot(Image);
+
+/// A server that listens. It stops when it is dropped; [`Server::stop`] also waits until it has.
+pub struct Server {
+    engine: Engine,
+    address: SocketAddr,
+    endpoint: String,
+    stop: watch::Sender<bool>,
+    serving: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// The settings of a new server.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:PORT`, as clients want it.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// Stops: no new connections, requests under way get up to ten seconds to end, a store on disk is closed.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        if let Some(serving) = self.serving.take() {
+            // It ends by returning; a panic in it has been reported and there is nothing left to stop.
+            let _ = serving.await;
+        }
+    }
+}
+
+impl Deref for Server {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(serving) = self.serving.take() {
+            serving.abort(); // with it go the connections
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Multipart uploads. Complete moves no bytes: the uploaded parts become the object's parts.
+
+use super::buckets::{find, missing};
+use super::index::{IndexError, Rows, RowsMut};
+use super::model::{Done, Object, Part, Upload};
+use super::objects::{Place, current_etag, last_change};
+use super::{
+    Decided, Draft, Placed, Store, StoreError, forget, keep, next_seq, rows, seek_within, successor,
+};
+use crate::checksum::{self, Checksum};
+use crate::etag;
+use crate::instant::Instant;
+use crate::names::{BucketName, Key, sequence_of};
+use crate::precondition::WriteCondition;
+
+/// Smallest size of a part that is not the last, in bytes (S3 User Guide, "Multipart upload limits").
+pub(crate) const MIN_PART_BYTES: u64 = 5 * 1024 * 1024;
+
+/// How long a completed upload answers the same request the same way. AWS does not say how long it does;
+/// a day covers every client's retries.
+const DONE_KEPT_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// One part as CompleteMultipartUpload lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) number: u16,
+    /// Without quotes.
+    pub(crate) etag: String,
+    /// The checksum listed beside it, in base64.
+    pub(crate) checksum: Option<checksum::Value>,
+}
+
+/// What a complete request says beside the parts.
+pub(crate) struct CompleteRequest {
+    /// In ascending order of their numbers.
+    pub(crate) listed: Vec<Listed>,
+    pub(crate) condition: WriteCondition,
+    /// `x-amz-checksum-*`: what the object's checksum must be.
+    pub(crate) checksum: Option<Checksum>,
+    /// `x-amz-mp-object-size`: what the object's size must be.
+    pub(crate) size: Option<u64>,
+    pub(crate) now: Instant,
+    pub(crate) random: [u8; 16],
+}
+
+/// Where parts and request contradict each other as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Completion {
+    #[error("the request says {expected} bytes, the parts have {actual}")]
+    Size { expected: u64, actual: u64 },
+    #[error("the {0} checksum of the request is not that of the parts")]
+    Checksum(checksum::Algorithm),
+    #[error("part {number} is listed without its {algorithm} checksum")]
+    PartChecksumMissing { number: u16, algorithm: checksum::Algorithm },
+}
+
+/// What a completed upload became.
+pub(crate) struct Completed {
+    pub(crate) placed: Placed,
+    pub(crate) etag: String,
+    pub(crate) checksum: Option<Checksum>,
+}
+
+impl Store {
+    /// Begins an upload; `name` makes its id from its place in the order of commits.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`.
+    pub(crate) async fn create_upload(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        mut upload: Upload,
+        name: impl FnOnce(u64) -> String + Send + 'static,
+    ) -> Result<String, StoreError> {
+        let (bucket, key) = (bucket.clone(), key.clone());
+        self.decide(move |rows| {
+            if find(rows, &bucket)?.is_none() {
+                return Ok(Err(missing(&bucket)));
+            }
+            upload.seq = next_seq(rows)?;
+            upload.id = name(upload.seq);
+            rows.put(&rows::upload(&bucket, &key, upload.seq), rows::encode(&upload)?)?;
+            Ok(Ok(upload.id))
+        })
+        .await
+    }
+
+    /// An open upload of this key.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchUpload`.
+    pub(crate) fn upload(&self, bucket: &BucketName, key: &Key, id: &str) -> Result<Upload, StoreError> {
+        let snapshot = self.index.snapshot()?;
+        if find(&*snapshot, bucket)?.is_none() {
+            return Err(missing(bucket));
+        }
+        open_upload(&*snapshot, bucket, key, id)?.ok_or_else(|| StoreError::NoSuchUpload(id.to_owned()))
+    }
+
+    /// Commits a part in place of an earlier one of its number.
+    ///
+    /// # Errors
+    /// `NoSuchUpload`.
+    pub(crate) async fn put_part(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        id: &str,
+        mut part: Part,
+        body: Draft,
+    ) -> Result<(), StoreError> {
+        let (bucket, key, id) = (bucket.clone(), key.clone(), id.to_owned());
+        let outcome = self
+            .index
+            .apply(move |rows| {
+                let Some(upload) = open_upload(rows, &bucket, &key, &id)? else {
+                    return Ok(Err((StoreError::NoSuchUpload(id), body)));
+                };
+                let mut files = Vec::new();
+                let row = rows::part(upload.seq, part.number);
+                if let Some(value) = rows.get(&row)? {
+                    forget(rows, &[rows::decode(&row, &value)?.0], &mut files)?;
+                }
+                part.blob = keep(rows, body)?;
+                rows.put(&row, rows::encode(&part)?)?;
+                Ok(Ok(files))
+            })
+            .await?;
+        let files = outcome.map_err(|(error, _body)| error)?;
+        self.blobs.remove(&files);
+        Ok(())
+    }
+
+    /// An upload's parts with numbers above `after`, at most `max`, and whether there are more.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchUpload`.
+    pub(crate) fn parts(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        id: &str,
+        after: u16,
+        max: usize,
+    ) -> Result<(Upload, Vec<Part>, bool), StoreError> {
+        let upload = self.upload(bucket, key, id)?;
+        let snapshot = self.index.snapshot()?;
+        let within = rows::parts_of(upload.seq);
+        let mut from = successor(&rows::part(upload.seq, after));
+        let mut parts = Vec::new();
+        while let Some((row, value)) = seek_within(&*snapshot, &within, &from)? {
+            if parts.len() == max {
+                return Ok((upload, parts, true));
+            }
+            parts.push(rows::decode(&row, &value)?.0);
+            from = successor(&row);
+        }
+        Ok((upload, parts, false))
+    }
+
+    /// Ends an upload and removes its parts.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchUpload`.
+    pub(crate) async fn abort(&self, bucket: &BucketName, key: &Key, id: &str) -> Result<(), StoreError> {
+        let (bucket, key, id) = (bucket.clone(), key.clone(), id.to_owned());
+        let files = self
+            .decide(move |rows| {
+                if find(rows, &bucket)?.is_none() {
+                    return Ok(Err(missing(&bucket)));
+                }
+                let Some(upload) = open_upload(rows, &bucket, &key, &id)? else {
+                    return Ok(Err(StoreError::NoSuchUpload(id)));
+                };
+                let mut files = Vec::new();
+                let parts = take_parts(rows, upload.seq)?;
+                forget(rows, &parts, &mut files)?;
+                close(rows, &bucket, &key, upload.seq)?;
+                Ok(Ok(files))
+            })
+            .await?;
+        self.blobs.remove(&files);
+        Ok(())
+    }
+
+    /// Makes the listed parts the key's newest object, if the condition holds at that moment. A refused
+    /// complete leaves the upload open.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchUpload`, `InvalidPart`, `PartTooSmall`, `Completion`, `Refused`.
+    pub(crate) async fn complete(
+        &self,
+        bucket: &BucketName,
+        key: &Key,
+        id: &str,
+        request: CompleteRequest,
+    ) -> Result<Completed, StoreError> {
+        let (bucket, key, id) = (bucket.clone(), key.clone(), id.to_owned());
+        let (completed, files) =
+            self.decide(move |rows| complete(rows, &bucket, &key, &id, &request)).await?;
+        self.blobs.remove(&files);
+        Ok(completed)
+    }
+}
+
+fn open_upload(
+    rows: &(impl Rows + ?Sized),
+    bucket: &BucketName,
+    key: &Key,
+    id: &str,
+) -> Result<Option<Upload>, IndexError> {
+    let Some(seq) = sequence_of(id) else { return Ok(None) };
+    let row = rows::upload(bucket, key, seq);
+    let Some(value) = rows.get(&row)? else { return Ok(None) };
+    let (upload, _) = rows::decode::<Upload>(&row, &value)?;
+    Ok((upload.id == id).then_some(upload))
+}
+
+/// Removes the rows of an upload's parts and gives the parts back.
+pub(super) fn take_parts(rows: &mut dyn RowsMut, upload: u64) -> Result<Vec<Part>, IndexError> {
+    let within = rows::parts_of(upload);
+    let mut parts = Vec::new();
+    while let Some((row, value)) = seek_within(rows, &within, &within)? {
+        parts.push(rows::decode(&row, &value)?.0);
+        rows.remove(&row)?;
+    }
+    Ok(parts)
+}
+
+/// Removes an upload's row, and the trace of deletes once no upload of the key needs it.
+fn close(rows: &mut dyn RowsMut, bucket: &BucketName, key: &Key, upload: u64) -> Result<(), IndexError> {
+    rows.remove(&rows::upload(bucket, key, upload))?;
+    let others = rows::uploads_of(bucket, key);
+    if seek_within(rows, &others, &others)?.is_none() {
+        rows.remove(&rows::trace(bucket, key))?;
+    }
+    Ok(())
+}
+
+fn complete(
+    rows: &mut dyn RowsMut,
+    bucket: &BucketName,
+    key: &Key,
+    id: &str,
+    request: &CompleteRequest,
+) -> Decided<(Completed, Vec<u64>)> {
+    let Some(record) = find(rows, bucket)? else { return Ok(Err(missing(bucket))) };
+    let Some(upload) = open_upload(rows, bucket, key, id)? else {
+        return Ok(match repeated(rows, bucket, key, id, &request.listed)? {
+            Some(completed) => Ok((completed, Vec::new())),
+            None => Err(StoreError::NoSuchUpload(id.to_owned())),
+        });
+    };
+    let parts = match chosen_parts(rows, &upload, &request.listed)? {
+        Ok(parts) => parts,
+        Err(error) => return Ok(Err(error)),
+    };
+    let object = match assemble(&upload, &parts, request) {
+        Ok(object) => object,
+        Err(problem) => return Ok(Err(StoreError::Completion(problem))),
+    };
+    let changed = last_change(rows, bucket, key)? > upload.seq;
+    let current = current_etag(rows, bucket, key)?;
+    if let Err(refusal) = request.condition.decide(current.as_deref(), changed) {
+        return Ok(Err(StoreError::Refused { refusal, key: key.as_str().to_owned() }));
+    }
+
+    let unlisted: Vec<Part> = take_parts(rows, upload.seq)?
+        .into_iter()
+        .filter(|part| parts.binary_search_by_key(&part.number, |p| p.number).is_err())
+        .collect();
+    let (etag, checksum) = (object.etag.clone(), object.checksum);
+    let place = Place { bucket, key, versioning: record.versioning };
+    let (placed, mut files) = place.commit(rows, object, &parts, request.now, request.random)?;
+    forget(rows, &unlisted, &mut files)?;
+    close(rows, bucket, key, upload.seq)?;
+    let done = Done {
+        upload_id: upload.id,
+        key: key.as_str().to_owned(),
+        at: request.now,
+        listed: listed_pairs(&request.listed),
+        etag: etag.clone(),
+        checksum,
+        version: placed.version.clone(),
+    };
+    rows.put(&rows::done(bucket, upload.seq), rows::encode(&done)?)?;
+    drop_old_answers(rows, bucket, request.now)?;
+    Ok(Ok((Completed { placed, etag, checksum }, files)))
+}
+
+fn listed_pairs(listed: &[Listed]) -> Vec<(u16, String)> {
+    listed.iter().map(|part| (part.number, part.etag.clone())).collect()
+}
+
+/// The answer of the same request that was completed before.
+fn repeated(
+    rows: &dyn Rows,
+    bucket: &BucketName,
+    key: &Key,
+    id: &str,
+    listed: &[Listed],
+) -> Result<Option<Completed>, IndexError> {
+    let Some(seq) = sequence_of(id) else { return Ok(None) };
+    let row = rows::done(bucket, seq);
+    let Some(value) = rows.get(&row)? else { return Ok(None) };
+    let (done, _) = rows::decode::<Done>(&row, &value)?;
+    let same = done.upload_id == id && done.key == key.as_str() && done.listed == listed_pairs(listed);
+    Ok(same.then_some(Completed {
+        placed: Placed { version: done.version, last_modified: done.at },
+        etag: done.etag,
+        checksum: done.checksum,
+    }))
+}
+
+/// Answers kept for repeats go after a day, two for each one that comes, so that their number stays bounded.
+fn drop_old_answers(rows: &mut dyn RowsMut, bucket: &BucketName, now: Instant) -> Result<(), IndexError> {
+    let within = rows::within(b'D', bucket);
+    for _ in 0..2 {
+        let Some((row, value)) = seek_within(rows, &within, &within)? else { break };
+        let (done, _) = rows::decode::<Done>(&row, &value)?;
+        if now.epoch_ms() - done.at.epoch_ms() < DONE_KEPT_MS {
+            break;
+        }
+        rows.remove(&row)?;
+    }
+    Ok(())
+}
+
+/// The stored parts that the request lists, each as it lists it.
+fn chosen_parts(rows: &dyn Rows, upload: &Upload, listed: &[Listed]) -> Decided<Vec<Part>> {
+    let invalid = |part: &Listed| StoreError::InvalidPart {
+        upload: upload.id.clone(),
+        number: part.number,
+        etag: part.etag.clone(),
+    };
+    let mut parts = Vec::with_capacity(listed.len());
+    for wanted in listed {
+        let row = rows::part(upload.seq, wanted.number);
+        let Some(value) = rows.get(&row)? else { return Ok(Err(invalid(wanted))) };
+        let (part, _) = rows::decode::<Part>(&row, &value)?;
+        let same_checksum = wanted.checksum.is_none_or(|checksum| Some(checksum) == part.checksum);
+        if part.etag != wanted.etag || !same_checksum {
+            return Ok(Err(invalid(wanted)));
+        }
+        parts.push(part);
+    }
+    let before_last = parts.split_last().map_or(&[][..], |(_, before)| before);
+    if let Some(small) = before_last.iter().find(|part| part.size < MIN_PART_BYTES) {
+        return Ok(Err(StoreError::PartTooSmall {
+            number: small.number,
+            size: small.size,
+            etag: small.etag.clone(),
+        }));
+    }
+    Ok(Ok(parts))
+}
+
+/// The object that the parts make, where it is what the request says. Pure.
+fn assemble(upload: &Upload, parts: &[Part], request: &CompleteRequest) -> Result<Object, Completion> {
+    let size = parts.iter().map(|part| part.size).sum();
+    if let Some(expected) = request.size.filter(|expected| *expected != size) {
+        return Err(Completion::Size { expected, actual: size });
+    }
+    let (algorithm, kind) =
+        upload.checksum.unwrap_or((checksum::Algorithm::Crc64nvme, checksum::Type::FullObject));
+    if upload.checksum.is_some() && kind == checksum::Type::Composite {
+        // Composite uploads list every part with its checksum (S3 API Reference, CompletedPart).
+        if let Some(part) = request.listed.iter().find(|part| part.checksum.is_none()) {
+            return Err(Completion::PartChecksumMissing { number: part.number, algorithm });
+        }
+    }
+    let values: Option<Vec<_>> = parts.iter().map(|part| Some((part.checksum?, part.size))).collect();
+    let checksum = values.and_then(|values| Checksum::of_parts(algorithm, kind, &values));
+    if let Some(expected) = request.checksum.filter(|expected| Some(*expected) != checksum) {
+        return Err(Completion::Checksum(expected.value.algorithm()));
+    }
+    Ok(Object {
+        size,
+        etag: etag::of_parts(parts.iter().map(|part| part.etag.as_str())),
+        checksum,
+        attributes: upload.attributes.clone(),
+        tags: upload.tags.clone(),
+        part_count: u32::try_from(parts.len()).ok(),
+    })
+}
