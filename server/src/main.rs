@@ -8,6 +8,9 @@ use std::process::ExitCode;
 use assay_server::{AuthMode, Builder, Error, OpenError, Server};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Exit codes, the same in every binary of this workspace.
 const STOPPED: u8 = 0;
@@ -228,20 +231,13 @@ fn announce(file: &Path, endpoint: &str) -> std::io::Result<()> {
 }
 
 fn start_log(options: &Serve) -> Result<(), Failure> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&options.log).map_err(|error| {
-        Failure::usage(format!(
-            "--log {:?} is no filter: {error}; try error, warn, info or debug",
-            options.log
-        ))
+    let filter: Targets = options.log.parse().map_err(|error| {
+        Failure::usage(format!("--log {:?} is no filter: {error}; try error, warn, info or debug", options.log))
     })?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-    if options.json {
-        log.json().init()
-    } else {
-        log.init()
-    }
+    let registry = tracing_subscriber::registry().with(filter);
+    if options.json { registry.with(log.json()).init() } else { registry.with(log).init() }
     Ok(())
 }
