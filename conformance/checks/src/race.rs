@@ -3,91 +3,140 @@
 use crate::check::{Class, Doubt, Failure, Stop, says_nothing};
 use crate::client::{Answer, Call, Client, Connection, Lost};
 use crate::payload::{Holder, Payload};
+use crate::trial::Trial;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
+
+/// Round trips that a gated request is given to arrive.
+const ROUND_TRIPS: usize = 3;
+/// How long the others may wait for a gated request before they are taken to be held up by it, as by a provider
+/// that locks the key from a request's head to its end.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One racer's request, and the bytes that the key holds if it wins.
 pub(crate) struct Shot {
     pub call: Call,
     pub leaves: Bytes,
+    /// Whether its body is held back half way; `leaves` must be its body then.
+    pub gated: bool,
 }
 
 /// Connections of the racers, kept over the rounds.
 #[derive(Default)]
 pub(crate) struct Crew {
     connections: Vec<Option<Connection>>,
+    /// Rounds in which the others waited for a gated request.
+    pub held_up: usize,
 }
 
 /// What came back to one racer.
 pub(crate) type Result<T> = std::result::Result<T, Lost>;
 
+/// A racer that has ended: its place, its connection, what came back.
+type Run = (usize, Connection, Result<Answer>);
+
 impl Crew {
     /// Sends all shots at once, each on a connection of its own.
     ///
-    /// With `gated`, each sends the head and half of its body first; the other halves go only when all have
-    /// come so far. A provider that looks at the condition when a request arrives has then looked for every
-    /// racer before any of them is done.
+    /// A gated one has sent its head and half of its body before the others start, and sends the rest when they
+    /// have their answers, or at once if all are gated. A provider that looks at the condition when a request
+    /// arrives has then looked for every gated racer before any racer is done.
     pub(crate) async fn fire(
         &mut self,
-        client: &Client,
+        t: &Trial,
+        key: &str,
         shots: Vec<Shot>,
-        gated: bool,
     ) -> std::result::Result<Vec<Result<Answer>>, Stop> {
         let count = shots.len();
         self.connections.resize_with(self.connections.len().max(count), || None);
-        let barrier = Arc::new(Barrier::new(if gated { 1 } else { count }));
-        let mut holders = Vec::new();
-        let mut tasks = JoinSet::new();
-        let mut ready = Vec::new();
+        let barrier = Arc::new(Barrier::new(shots.iter().filter(|shot| !shot.gated).count()));
+        let (mut holders, mut ready) = (Vec::new(), Vec::new());
+        let (mut gated, mut others) = (JoinSet::new(), JoinSet::new());
         for (slot, shot) in shots.into_iter().enumerate() {
-            let kept = match self.connections[slot].take() {
-                Some(mut open) => open.is_usable().await.then_some(open),
-                None => None,
-            };
-            let connection = match kept {
-                Some(open) => open,
-                None => client.connect().await?,
-            };
-            let call = if gated {
+            let connection = self.connection(t.client(), slot).await?;
+            if shot.gated {
                 let (payload, holder) = Payload::gated(&shot.leaves);
                 holders.push(holder);
-                shot.call.through(payload)
+                gated.spawn(run(t.client().clone(), slot, connection, shot.call.through(payload), None));
             } else {
-                shot.call
-            };
-            ready.push((slot, connection, client.sign(call)));
+                ready.push((slot, connection, shot.call));
+            }
         }
-        for (slot, mut connection, signed) in ready {
-            let (client, barrier) = (client.clone(), barrier.clone());
-            tasks.spawn(async move {
-                barrier.wait().await;
-                let result = connection.deliver(&client, signed).await;
-                (slot, connection, result)
-            });
+        arrived(t, key, &mut holders).await?;
+        for (slot, connection, call) in ready {
+            others.spawn(run(t.client().clone(), slot, connection, call, Some(barrier.clone())));
         }
-        release(holders).await;
-        let mut results: Vec<Option<Result<Answer>>> = (0..count).map(|_| None).collect();
-        while let Some(done) = tasks.join_next().await {
-            // A racer that panics is a fault of the suite; the runner reports it as such.
-            let (slot, connection, result) = done.expect("a racer does not panic");
+        let mut ended: Vec<Option<Run>> = (0..count).map(|_| None).collect();
+        if !holders.is_empty()
+            && tokio::time::timeout(PATIENCE, drain(&mut others, &mut ended)).await.is_err()
+        {
+            self.held_up += 1;
+        }
+        holders.into_iter().for_each(Holder::open);
+        drain(&mut others, &mut ended).await;
+        drain(&mut gated, &mut ended).await;
+        let keep = |(slot, connection, result): Run| {
             if result.is_ok() {
                 self.connections[slot] = Some(connection);
             }
-            results[slot] = Some(result);
+            result
+        };
+        Ok(ended.into_iter().flatten().map(keep).collect())
+    }
+
+    /// The racer's connection of the last round, or a new one.
+    async fn connection(&mut self, client: &Client, slot: usize) -> Result<Connection> {
+        if let Some(mut kept) = self.connections[slot].take()
+            && kept.is_usable().await
+        {
+            return Ok(kept);
         }
-        Ok(results.into_iter().flatten().collect())
+        client.connect().await
     }
 }
 
-async fn release(mut holders: Vec<Holder>) {
-    for holder in &mut holders {
+async fn run(
+    client: Client,
+    slot: usize,
+    mut connection: Connection,
+    call: Call,
+    start: Option<Arc<Barrier>>,
+) -> Run {
+    let signed = client.sign(call);
+    if let Some(start) = start {
+        start.wait().await;
+    }
+    let result = connection.deliver(&client, signed).await;
+    (slot, connection, result)
+}
+
+async fn drain(racers: &mut JoinSet<Run>, ended: &mut [Option<Run>]) {
+    while let Some(done) = racers.join_next().await {
+        // A racer that panics is a fault of the suite; the runner reports it as such.
+        let run = done.expect("a racer does not panic");
+        let slot = run.0;
+        ended[slot] = Some(run);
+    }
+}
+
+/// Waits until the provider has had the time to look at the gated requests: they are sent, and a few round trips
+/// on another connection came after them.
+async fn arrived(t: &Trial, key: &str, holders: &mut [Holder]) -> std::result::Result<(), Stop> {
+    if holders.is_empty() {
+        return Ok(());
+    }
+    for holder in holders {
         holder.reached().await;
     }
-    holders.into_iter().for_each(Holder::open);
+    for _ in 0..ROUND_TRIPS {
+        t.send(Call::head(key)).await?;
+    }
+    Ok(())
 }
 
 /// How one racer ended.

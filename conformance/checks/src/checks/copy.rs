@@ -67,6 +67,7 @@ async fn create_absent(t: &Trial) -> Done {
 const CREATE_PRESENT: Check = Check {
     id: "copy.create.present",
     proves: "a copy onto a present key with If-None-Match: * is 412 and leaves its bytes alone",
+    broken_by: &["ignore-if-none-match-copy", "refuse-conditional-copy"],
     run: |t| Box::pin(create_present(t)),
     ..BASE
 };
@@ -84,6 +85,7 @@ const CREATE_IN_PLACE: Check = Check {
     id: "copy.create.in-place",
     proves: "a copy of a key onto itself with If-None-Match: * is 412",
     source: "AWS recording 2026-02: test_copy_object_if_none_match_in_place",
+    broken_by: &["ignore-if-none-match-copy", "refuse-conditional-copy"],
     run: |t| Box::pin(create_in_place(t)),
     ..BASE
 };
@@ -114,6 +116,7 @@ async fn swap_right(t: &Trial) -> Done {
 const SWAP_WRONG: Check = Check {
     id: "copy.swap.wrong",
     proves: "a copy with another ETag than the destination's is 412 and leaves its bytes alone",
+    broken_by: &["ignore-if-match-copy", "refuse-conditional-copy"],
     run: |t| Box::pin(swap_wrong(t)),
     ..BASE_SWAP
 };
@@ -130,7 +133,12 @@ async fn swap_wrong(t: &Trial) -> Done {
 const SWAP_ABSENT: Check = Check {
     id: "copy.swap.absent",
     proves: "a copy with If-Match onto an absent key is 404 NoSuchKey and creates nothing",
-    broken_by: &["ignore-if-match-copy", "if-match-absent-creates", "if-match-absent-412"],
+    broken_by: &[
+        "ignore-if-match-copy",
+        "if-match-absent-creates",
+        "if-match-absent-412",
+        "refuse-conditional-copy",
+    ],
     run: |t| Box::pin(swap_absent(t)),
     ..BASE_SWAP
 };
@@ -148,7 +156,12 @@ const ERROR_DOCUMENT: Check = Check {
     id: "copy.error-document",
     proves: "a copy that was 412 says PreconditionFailed and names its Condition",
     condition: None,
-    broken_by: &["ignore-if-none-match-copy", "refuse-conditional-copy", "omit-condition-element"],
+    broken_by: &[
+        "ignore-if-none-match-copy",
+        "refuse-conditional-copy",
+        "omit-condition-element",
+        "ignore-if-match-copy",
+    ],
     run: |t| Box::pin(error_document(t)),
     ..BASE
 };
@@ -180,6 +193,7 @@ const VALIDATION: Check = Check {
         "evaluate-if-none-match-etag",
         "evaluate-if-match-star",
         "evaluate-both-conditions",
+        "ignore-if-match-copy",
     ],
     run: |t| Box::pin(validation(t)),
     ..BASE

@@ -115,7 +115,7 @@ async fn if_none_match(t: &Trial) -> Done {
 const UNQUOTED: Check = Check {
     id: "copy.source.unquoted",
     proves: "quotes around a source ETag make no difference",
-    broken_by: &["ignore-copy-source-conditions", "only-quoted-etags-match"],
+    broken_by: &["ignore-copy-source-conditions", "only-quoted-etags-match", "copy-source-304"],
     run: |t| Box::pin(unquoted(t)),
     ..BASE
 };
@@ -159,7 +159,7 @@ const PRECEDENCE: Check = Check {
     id: "copy.source.precedence",
     proves: "an ETag condition wins over the date condition beside it",
     source: "S3 API Reference: CopyObject, x-amz-copy-source-if-match and -if-none-match",
-    broken_by: &["ignore-copy-source-conditions", "dates-beside-etags"],
+    broken_by: &["ignore-copy-source-conditions", "dates-beside-etags", "copy-source-304"],
     run: |t| Box::pin(precedence(t)),
     ..BASE
 };
@@ -173,7 +173,7 @@ async fn precedence(t: &Trial) -> Done {
 const ORDER: Check = Check {
     id: "copy.source.order",
     proves: "of four failing conditions the 412 names If-Match, then If-Unmodified-Since, then the other two",
-    broken_by: &["ignore-copy-source-conditions", "omit-condition-element"],
+    broken_by: &["ignore-copy-source-conditions", "omit-condition-element", "copy-source-304"],
     run: |t| Box::pin(order(t)),
     ..BASE
 };

@@ -79,6 +79,7 @@ async fn present(t: &Trial) -> Done {
 const SAME_BYTES: Check = Check {
     id: "put.create.present.same-bytes",
     proves: "a create on a present key is 412 even when it would write the same bytes",
+    broken_by: &["ignore-if-none-match-put", "refuse-if-none-match-put", "failed-write-304"],
     run: |t| Box::pin(same_bytes(t)),
     ..BASE
 };
@@ -93,7 +94,12 @@ async fn same_bytes(t: &Trial) -> Done {
 const DELETED: Check = Check {
     id: "put.create.deleted",
     proves: "after a delete the key is absent again: a create succeeds, the next one is 412",
-    broken_by: &["ignore-if-none-match-put", "refuse-if-none-match-put", "deleted-counts-as-present"],
+    broken_by: &[
+        "ignore-if-none-match-put",
+        "refuse-if-none-match-put",
+        "deleted-counts-as-present",
+        "failed-write-304",
+    ],
     run: |t| Box::pin(deleted(t)),
     ..BASE
 };
@@ -110,7 +116,12 @@ async fn deleted(t: &Trial) -> Done {
 const EMPTY: Check = Check {
     id: "put.create.empty",
     proves: "an object of no bytes can be created, and counts as present",
-    broken_by: &["ignore-if-none-match-put", "refuse-if-none-match-put", "empty-counts-as-absent"],
+    broken_by: &[
+        "ignore-if-none-match-put",
+        "refuse-if-none-match-put",
+        "empty-counts-as-absent",
+        "failed-write-304",
+    ],
     run: |t| Box::pin(empty(t)),
     ..BASE
 };
@@ -125,7 +136,12 @@ async fn empty(t: &Trial) -> Done {
 const LARGE: Check = Check {
     id: "put.create.large",
     proves: "the condition also holds for a body of a mebibyte, both ways",
-    broken_by: &["ignore-if-none-match-put", "refuse-if-none-match-put", "ignore-conditions-large"],
+    broken_by: &[
+        "ignore-if-none-match-put",
+        "refuse-if-none-match-put",
+        "ignore-conditions-large",
+        "failed-write-304",
+    ],
     run: |t| Box::pin(large(t)),
     ..BASE
 };
@@ -144,6 +160,7 @@ const REPEATED: Check = Check {
         "ignore-if-none-match-put",
         "refuse-if-none-match-put",
         "ignore-conditions-first-on-connection",
+        "failed-write-304",
     ],
     run: |t| Box::pin(repeated(t)),
     ..BASE
@@ -168,7 +185,12 @@ const NAMES_CONDITION: Check = Check {
     id: "put.create.error-document",
     proves: "the 412 says PreconditionFailed and names If-None-Match as its Condition",
     severity: Severity::Expected,
-    broken_by: &["ignore-if-none-match-put", "refuse-if-none-match-put", "omit-condition-element"],
+    broken_by: &[
+        "ignore-if-none-match-put",
+        "refuse-if-none-match-put",
+        "omit-condition-element",
+        "failed-write-304",
+    ],
     run: |t| Box::pin(names_condition(t)),
     ..BASE
 };
@@ -188,7 +210,12 @@ const MULTIPART_MADE: Check = Check {
     severity: Severity::Expected,
     needs: &[Need::Multipart],
     source: GUIDE,
-    broken_by: &["ignore-if-none-match-put", "refuse-if-none-match-put", "multipart-counts-as-absent"],
+    broken_by: &[
+        "ignore-if-none-match-put",
+        "refuse-if-none-match-put",
+        "multipart-counts-as-absent",
+        "failed-write-304",
+    ],
     run: |t| Box::pin(multipart_made(t)),
     ..BASE
 };
@@ -242,7 +269,7 @@ const ETAG_VALUE: Check = Check {
     severity: Severity::Informative,
     condition: None,
     source: "AWS recording 2026-02: test_put_object_if_none_match_validation; evaluated by R2, MinIO and Ceph",
-    broken_by: &["ignore-if-none-match-put", "evaluate-if-none-match-etag"],
+    broken_by: &["ignore-if-none-match-put", "evaluate-if-none-match-etag", "refuse-if-none-match-put"],
     run: |t| Box::pin(etag_value(t)),
     ..BASE
 };
@@ -264,7 +291,13 @@ const BOTH_HEADERS: Check = Check {
     severity: Severity::Informative,
     condition: None,
     source: "AWS recording 2026-02: test_put_object_if_match_and_if_none_match_validation",
-    broken_by: &["ignore-if-none-match-put", "evaluate-both-conditions"],
+    broken_by: &[
+        "ignore-if-none-match-put",
+        "evaluate-both-conditions",
+        "ignore-if-match-put",
+        "refuse-if-none-match-put",
+        "refuse-if-match-put",
+    ],
     run: |t| Box::pin(both_headers(t)),
     ..BASE
 };
