@@ -1,1 +1,14 @@
-//! Certifies S3 vendors.
+//! Certifies S3 providers: runs the checks of [`assay_checks`] against the embedded server or any endpoint and
+//! says, with evidence, which conditions the provider enforces, refuses, ignores or races.
+//!
+//! The way of a run: [`target`] reads the provider from the environment, [`selection`] picks checks,
+//! [`runner`] runs them and emits events, [`report`] turns their entries into a verdict, [`render`] shows it,
+//! and [`sweep`] leaves the bucket as it was found.
+
+pub mod embedded;
+pub mod render;
+pub mod report;
+pub mod runner;
+pub mod selection;
+pub mod sweep;
+pub mod target;

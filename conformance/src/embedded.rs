@@ -1,0 +1,29 @@
+//! Starts the server of this project for one run.
+
+use crate::target::{DEFAULT_REGION, Provider};
+use assay_checks::{Addressing, Credentials, Endpoint};
+use assay_server::Server;
+
+/// The bucket that the embedded server has from the start.
+pub const BUCKET: &str = "certify";
+
+/// Starts it on a free port of loopback, in memory. It ends when the handle is dropped.
+///
+/// # Errors
+/// What kept it from starting.
+pub async fn start() -> Result<(Server, Provider), String> {
+    let server = Server::builder().bucket(BUCKET).region(DEFAULT_REGION).start().await;
+    let server = server.map_err(|why| format!("the embedded server does not start: {why}"))?;
+    let provider = Provider {
+        endpoint: Endpoint::parse(server.endpoint())?,
+        addressing: Addressing::Path,
+        bucket: BUCKET.to_owned(),
+        region: server.region().to_owned(),
+        credentials: Credentials {
+            access_key: server.access_key().to_owned(),
+            secret_key: server.secret_key().to_owned(),
+            session_token: None,
+        },
+    };
+    Ok((server, provider))
+}

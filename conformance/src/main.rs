@@ -1,0 +1,256 @@
+//! `assay-certify`: runs the suite against one provider and says what it found.
+
+use assay_checks::{Addressing, Call, Client, Clock, Need, Race, Settings};
+use assay_conformance::render::text::Colour;
+use assay_conformance::report::{Entry, Head, Report, draw_up};
+use assay_conformance::runner::{Event, Plan};
+use assay_conformance::target::{Provider, Target};
+use assay_conformance::{embedded, render, runner, selection, sweep, target};
+use clap::Parser;
+use http::Method;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+const AFTER_HELP: &str = "\
+The provider is read from the environment: all of DELTAFORGE_IT_S3_ENDPOINT, _BUCKET,
+_ACCESS_KEY and _SECRET_KEY, or none of them for the embedded server; a partial set is
+refused. _REGION, _SESSION_TOKEN and _ADDRESSING (path, virtual) may stand beside the four.
+The bucket must exist and may be shared: everything is written under one prefix and removed.
+
+Examples:
+  assay-certify                               certify the embedded server
+  assay-certify --only 'put.*' --only 'race.put.*'
+  assay-certify --rounds 200 --writers 64     race harder
+  assay-certify --json > report.json
+  assay-certify --list
+
+Exit codes:
+  0    no required check failed        3    a required check was not decided
+  1    a required check failed         4    a fault of the suite itself
+  2    usage or configuration          7    the provider cannot be reached
+  130  interrupted; the bucket was cleaned up";
+
+/// Certifies an S3 provider: which conditional requests it enforces, refuses, ignores or lets race.
+#[derive(Parser)]
+#[command(name = "assay-certify", version, after_help = AFTER_HELP)]
+struct Cli {
+    /// List the checks and run nothing
+    #[arg(long)]
+    list: bool,
+    /// Run only checks whose id matches; * stands for anything; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    only: Vec<String>,
+    /// What the provider does not claim to offer; its checks are skipped
+    #[arg(long, value_name = "NEED", value_delimiter = ',', value_parser = need)]
+    without: Vec<Need>,
+    /// Print the report as JSON
+    #[arg(long, conflicts_with = "list")]
+    json: bool,
+    /// With --list: print a Markdown table
+    #[arg(long, requires = "list")]
+    markdown: bool,
+    /// Rounds of each race
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    rounds: u16,
+    /// Writers in each round
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=512))]
+    writers: u16,
+    /// Seed of bodies and names; drawn if not given, and printed in the report
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Longest wait for one answer, in seconds
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout_seconds: u64,
+    /// Longest time for one check, in seconds
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    check_limit_seconds: u64,
+}
+
+fn need(name: &str) -> Result<Need, String> {
+    let names: Vec<_> = Need::ALL.iter().map(|need| need.name()).collect();
+    let found = Need::ALL.into_iter().find(|need| need.name() == name);
+    found.ok_or_else(|| format!("{name:?} is none of {}", names.join(", ")))
+}
+
+/// Why there is no report: what to say, and the exit code.
+struct Ended(String, u8);
+
+const USAGE: u8 = 2;
+const OWN_FAULT: u8 = 4;
+const UNAVAILABLE: u8 = 7;
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(why) => return ended(Ended(format!("cannot start: {why}"), OWN_FAULT)),
+    };
+    match runtime.block_on(run(&cli)) {
+        Ok(code) => ExitCode::from(code),
+        Err(end) => ended(end),
+    }
+}
+
+fn ended(Ended(text, code): Ended) -> ExitCode {
+    eprintln!("assay-certify: {text}");
+    ExitCode::from(code)
+}
+
+/// The whole run: select, find the provider, clean up after earlier runs, check, clean up, report.
+async fn run(cli: &Cli) -> Result<u8, Ended> {
+    let usage = |why| Ended(why, USAGE);
+    let colour = |terminal| Colour::choose(terminal, std::env::var("NO_COLOR").ok().as_deref());
+    let checks = selection::select(&cli.only).map_err(usage)?;
+    if cli.list {
+        let terminal = std::io::stdout().is_terminal();
+        let text = match cli.markdown {
+            true => render::markdown::checks(&checks),
+            false => render::text::checks(&checks, colour(terminal)),
+        };
+        return show(&text).map(|()| 0);
+    }
+    let target = target::from_environment(|name| std::env::var(name).ok()).map_err(usage)?;
+    let (server, provider) = match target {
+        Target::Provider(provider) => (None, provider),
+        Target::Embedded => {
+            let (server, provider) = embedded::start().await.map_err(|why| Ended(why, OWN_FAULT))?;
+            (Some(server), provider)
+        }
+    };
+    let clock = clock();
+    let mut rng = entropy();
+    let seed = cli.seed.unwrap_or_else(|| rng.u64(..));
+    let head = Head {
+        suite: env!("CARGO_PKG_VERSION").to_owned(),
+        endpoint: provider.endpoint.url(),
+        bucket: provider.bucket.clone(),
+        region: provider.region.clone(),
+        addressing: if provider.addressing == Addressing::Path { "path" } else { "virtual" }.to_owned(),
+        embedded: server.is_some(),
+        started: clock()
+            .replace_nanosecond(0)
+            .ok()
+            .and_then(|now| now.format(&Rfc3339).ok())
+            .unwrap_or_default(),
+        seed,
+        rounds: cli.rounds.into(),
+        writers: cli.writers.into(),
+    };
+    let client = Client::new(settings(provider, cli, &clock));
+    bucket_exists(&client).await?;
+    if let Err(why) = sweep::leftovers(&client, clock()).await {
+        eprintln!("assay-certify: leftovers of earlier runs may remain: {why}");
+    }
+    let prefix = sweep::prefix(clock(), &mut rng);
+    let plan = Plan {
+        checks,
+        without: cli.without.clone(),
+        race: Race { writers: cli.writers.into(), rounds: cli.rounds.into() },
+        seed,
+        limit: Duration::from_secs(cli.check_limit_seconds),
+        clock: clock.clone(),
+    };
+    let entries = tokio::select! {
+        entries = runner::run(&plan, &client, &prefix, progress()) => Some(entries),
+        () = interrupted() => None,
+    };
+    if let Err(why) = sweep::empty(&client, &prefix).await {
+        eprintln!("assay-certify: keys under {prefix} may remain: {why}");
+    }
+    let Some(entries) = entries else {
+        return Err(Ended("interrupted; what it wrote was removed".to_owned(), INTERRUPTED));
+    };
+    let report = draw_up(head, entries);
+    show(&text_of(&report, cli, colour(std::io::stdout().is_terminal()))?)?;
+    Ok(report.verdict.exit_code())
+}
+
+fn text_of(report: &Report, cli: &Cli, colour: Colour) -> Result<String, Ended> {
+    match cli.json {
+        true => render::json::report(report).map_err(|why| Ended(why.to_string(), OWN_FAULT)),
+        false => Ok(render::text::report(report, colour)),
+    }
+}
+
+/// Prints to standard output; a closed pipe is the reader's choice, not an error.
+fn show(text: &str) -> Result<(), Ended> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => Err(Ended(why.to_string(), OWN_FAULT)),
+        _ => Ok(()),
+    }
+}
+
+fn settings(provider: Provider, cli: &Cli, clock: &Clock) -> Settings {
+    let Provider { endpoint, addressing, bucket, region, credentials } = provider;
+    let timeout = Duration::from_secs(cli.timeout_seconds);
+    Settings { endpoint, addressing, bucket, region, credentials, timeout, clock: clock.clone() }
+}
+
+/// The binary is the harness: it alone reads the wall clock.
+#[expect(clippy::disallowed_methods, reason = "the harness owns the clock")]
+fn clock() -> Clock {
+    Arc::new(|| OffsetDateTime::from(std::time::SystemTime::now()))
+}
+
+/// The binary is the harness: it alone draws a seed, for the prefix and, if none is given, for the run.
+#[expect(clippy::disallowed_methods, reason = "the harness draws the seed and prints it")]
+fn entropy() -> fastrand::Rng {
+    fastrand::Rng::new()
+}
+
+/// Looks whether the bucket can be used at all, so that a wrong setting is not read as a provider's failure.
+async fn bucket_exists(client: &Client) -> Result<(), Ended> {
+    let bucket = &client.settings().bucket;
+    let url = client.settings().endpoint.url();
+    let answer = client
+        .send(Call::new(Method::HEAD, None))
+        .await
+        .map_err(|lost| Ended(format!("{url} cannot be reached: {lost}"), UNAVAILABLE))?;
+    match answer.status.as_u16() {
+        200 => Ok(()),
+        404 => Err(Ended(format!("bucket {bucket:?} does not exist at {url}: create it first"), USAGE)),
+        403 | 401 => Err(Ended(format!("{url} refuses these credentials for bucket {bucket:?}"), USAGE)),
+        status if status >= 500 => {
+            Err(Ended(format!("{url} answers {status} to HEAD of the bucket"), UNAVAILABLE))
+        }
+        status => Err(Ended(
+            format!(
+                "{url} answers {status} to HEAD of bucket {bucket:?}: check the region and the addressing"
+            ),
+            USAGE,
+        )),
+    }
+}
+
+/// Resolves on Ctrl-C or SIGTERM.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        caught = tokio::signal::ctrl_c() => if caught.is_err() { std::future::pending().await },
+        _ = terminated.recv() => {}
+    }
+}
+
+/// Live progress on standard error, if that is a terminal: one line, rewritten.
+fn progress() -> impl FnMut(Event<'_>) {
+    let live = std::io::stderr().is_terminal();
+    move |event| {
+        if !live {
+            return;
+        }
+        let line = match event {
+            Event::Started { index, of, check } => format!("[{index}/{of}] {}", check.id),
+            Event::Finished(Entry { .. }) => String::new(),
+        };
+        // Progress is a courtesy: if it cannot be shown, the run goes on.
+        let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");
+    }
+}

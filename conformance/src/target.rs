@@ -1,0 +1,152 @@
+//! Which provider to certify, read from the environment.
+
+use assay_checks::{Addressing, Credentials, Endpoint};
+
+/// The four variables that name a provider. All, none, or refused.
+pub const REQUIRED: [&str; 4] = [
+    "DELTAFORGE_IT_S3_ENDPOINT",
+    "DELTAFORGE_IT_S3_BUCKET",
+    "DELTAFORGE_IT_S3_ACCESS_KEY",
+    "DELTAFORGE_IT_S3_SECRET_KEY",
+];
+/// The ones that may stand beside the four.
+pub const OPTIONAL: [&str; 3] =
+    ["DELTAFORGE_IT_S3_REGION", "DELTAFORGE_IT_S3_SESSION_TOKEN", "DELTAFORGE_IT_S3_ADDRESSING"];
+
+/// The region of signatures where none is set, as in AWS's own tools.
+pub const DEFAULT_REGION: &str = "us-east-1";
+
+/// What to certify.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// The server of this project, started for the run.
+    Embedded,
+    /// A provider elsewhere.
+    Provider(Provider),
+}
+
+/// A provider and the bucket to use there. The bucket must exist.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// Its address.
+    pub endpoint: Endpoint,
+    /// Where the bucket stands in a URL.
+    pub addressing: Addressing,
+    /// The bucket.
+    pub bucket: String,
+    /// The region that signatures name.
+    pub region: String,
+    /// Who signs.
+    pub credentials: Credentials,
+}
+
+/// Reads the target. `variable` looks a name up; a variable that is empty counts as unset.
+///
+/// # Errors
+/// One line: which variables are missing, or which value is not accepted and what would be.
+pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Target, String> {
+    let value = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let [endpoint, bucket, access_key, secret_key] = REQUIRED.map(value);
+    let [region, session_token, addressing] = OPTIONAL.map(value);
+    let (Some(endpoint), Some(bucket), Some(access_key), Some(secret_key)) =
+        (&endpoint, bucket, access_key, secret_key)
+    else {
+        let missing: Vec<_> = REQUIRED.into_iter().filter(|name| value(name).is_none()).collect();
+        let stray: Vec<_> = OPTIONAL.into_iter().filter(|name| value(name).is_some()).collect();
+        return match (missing.len(), stray.as_slice()) {
+            (4, []) => Ok(Target::Embedded),
+            (4, stray) => Err(format!(
+                "{} set without a provider: set all of {} as well, or unset it",
+                stray.join(", "),
+                REQUIRED.join(", ")
+            )),
+            _ => Err(format!(
+                "{} not set: set all four to certify a provider, or none to certify the embedded server",
+                missing.join(", ")
+            )),
+        };
+    };
+    let addressing = match addressing.as_deref() {
+        None | Some("path") => Addressing::Path,
+        Some("virtual") => Addressing::Virtual,
+        Some(other) => return Err(format!("{} is {other:?}: give path or virtual", OPTIONAL[2])),
+    };
+    Ok(Target::Provider(Provider {
+        endpoint: Endpoint::parse(endpoint).map_err(|why| format!("{}: {why}", REQUIRED[0]))?,
+        addressing,
+        bucket,
+        region: region.unwrap_or_else(|| DEFAULT_REGION.to_owned()),
+        credentials: Credentials { access_key, secret_key, session_token },
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `settings` are `NAME=value` after the common prefix, separated by spaces.
+    #[track_caller]
+    fn check(settings: &str, expected: &str) {
+        let variable = |name: &str| {
+            let short = name.strip_prefix("DELTAFORGE_IT_S3_")?;
+            settings
+                .split(' ')
+                .find_map(|pair| pair.split_once('=').filter(|(k, _)| *k == short))
+                .map(|(_, v)| v.to_owned())
+        };
+        let seen = match from_environment(variable) {
+            Ok(Target::Embedded) => "embedded".to_owned(),
+            Ok(Target::Provider(p)) => format!(
+                "{} {} {} {:?} {} {}",
+                p.endpoint.url(),
+                p.bucket,
+                p.region,
+                p.addressing,
+                p.credentials.access_key,
+                p.credentials.session_token.is_some()
+            ),
+            Err(why) => why,
+        };
+        assert_eq!(seen, expected);
+    }
+
+    const FOUR: &str = "ENDPOINT=http://127.0.0.1:9000/ BUCKET=b ACCESS_KEY=id SECRET_KEY=hush";
+
+    #[test]
+    fn all_none_or_refused() {
+        check("", "embedded");
+        check("ENDPOINT= BUCKET= ACCESS_KEY= SECRET_KEY= REGION=", "embedded");
+        check(FOUR, "http://127.0.0.1:9000 b us-east-1 Path id false");
+        check(
+            &format!("{FOUR} REGION=garage ADDRESSING=virtual SESSION_TOKEN=t"),
+            "http://127.0.0.1:9000 b garage Virtual id true",
+        );
+        check(
+            "ENDPOINT=https://s3.example BUCKET= ACCESS_KEY=id",
+            "DELTAFORGE_IT_S3_BUCKET, DELTAFORGE_IT_S3_SECRET_KEY not set: set all four to certify a provider, \
+             or none to certify the embedded server",
+        );
+        check(
+            "REGION=eu-west-1",
+            "DELTAFORGE_IT_S3_REGION set without a provider: set all of DELTAFORGE_IT_S3_ENDPOINT, \
+             DELTAFORGE_IT_S3_BUCKET, DELTAFORGE_IT_S3_ACCESS_KEY, DELTAFORGE_IT_S3_SECRET_KEY as well, or unset it",
+        );
+    }
+
+    #[test]
+    fn bad_values_are_named() {
+        check(
+            &format!("{FOUR} ADDRESSING=dns"),
+            "DELTAFORGE_IT_S3_ADDRESSING is \"dns\": give path or virtual",
+        );
+        check(
+            &FOUR.replace("http://127.0.0.1:9000/", "s3.example"),
+            "DELTAFORGE_IT_S3_ENDPOINT: endpoint \"s3.example\" must start with http:// or https://",
+        );
+        check(
+            &FOUR.replace("9000/", "9000/b"),
+            "DELTAFORGE_IT_S3_ENDPOINT: endpoint \"http://127.0.0.1:9000/b\" must end after the host and port: \
+             the bucket has its own setting",
+        );
+    }
+}
