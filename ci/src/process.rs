@@ -1,6 +1,8 @@
 //! A server as a real process: started from a command, awaited, measured, killed.
 
 use crate::clock;
+use assay_checks::{Addressing, Call, Client, Credentials, Endpoint, Settings};
+use http::{Method, StatusCode};
 use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -88,6 +90,39 @@ impl Recipe {
             tokio::time::sleep(Duration::from_micros(200)).await;
         }
     }
+}
+
+/// A signing client for one bucket of a local server. It never retries; an answer may take a minute.
+///
+/// # Errors
+/// The endpoint is not a URL of scheme, host and port.
+pub fn client(endpoint: &str, access_key: &str, secret_key: &str, bucket: &str) -> Result<Client, String> {
+    Ok(Client::new(Settings {
+        endpoint: Endpoint::parse(endpoint)?,
+        addressing: Addressing::Path,
+        bucket: bucket.to_owned(),
+        region: "us-east-1".to_owned(),
+        credentials: Credentials {
+            access_key: access_key.to_owned(),
+            secret_key: secret_key.to_owned(),
+            session_token: None,
+        },
+        timeout: Duration::from_secs(60),
+        clock: clock::wall(),
+    }))
+}
+
+/// Makes the client's bucket; one that is there already will do.
+///
+/// # Errors
+/// Says what the server answered instead.
+pub async fn make_bucket(client: &Client) -> Result<(), String> {
+    let call = Call::new(Method::PUT, None);
+    let answer = client.send(call).await.map_err(|lost| format!("CreateBucket: {lost}"))?;
+    if answer.succeeded() || answer.status == StatusCode::CONFLICT {
+        return Ok(());
+    }
+    Err(format!("CreateBucket answers {}: {}", answer.status, String::from_utf8_lossy(&answer.body)))
 }
 
 /// Whether the address answers an HTTP request, with any status.

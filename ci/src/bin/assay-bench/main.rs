@@ -7,15 +7,13 @@ mod load;
 mod report;
 mod scenario;
 
-use assay_checks::{Addressing, Client, Credentials, Endpoint, Settings};
-use assay_ci::clock;
-use assay_ci::process::{Recipe, Running, rss_kib};
+use assay_checks::Client;
+use assay_ci::process::{self, Recipe, Running, rss_kib};
 use clap::Parser;
 use report::{Row, median};
 use scenario::{Load, Scenario};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Compares S3 servers in one run: start, memory, throughput of 4 KiB objects. Loopback only, bounded.
 #[derive(Parser)]
@@ -87,23 +85,10 @@ struct Target {
 }
 
 impl Target {
-    fn new(server: Attached, process: Option<Running>) -> Result<Target, String> {
-        let endpoint = Endpoint::parse(&server.endpoint)?;
+    fn new(server: Attached, running: Option<Running>) -> Result<Target, String> {
         let authority = server.endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned();
-        let client = Client::new(Settings {
-            endpoint,
-            addressing: Addressing::Path,
-            bucket: "bench".to_owned(),
-            region: "us-east-1".to_owned(),
-            credentials: Credentials {
-                access_key: server.access_key,
-                secret_key: server.secret_key,
-                session_token: None,
-            },
-            timeout: Duration::from_secs(60),
-            clock: clock::wall(),
-        });
-        Ok(Target { name: server.name, client, authority, pid: server.pid, process })
+        let client = process::client(&server.endpoint, &server.access_key, &server.secret_key, "bench")?;
+        Ok(Target { name: server.name, client, authority, pid: server.pid, process: running })
     }
 
     async fn start(recipe: &Recipe, scratch: &tempfile::TempDir, run: u32) -> Result<Target, String> {

@@ -2,6 +2,7 @@
 
 use crate::load::{self, Measure, Shot};
 use assay_checks::{Call, Client};
+use assay_ci::process::make_bucket;
 use bytes::Bytes;
 use http::Method;
 use std::io;
@@ -107,7 +108,7 @@ impl Load {
 /// # Errors
 /// A connection broke, or an answer was not 2xx.
 pub async fn prepare(client: &Client, authority: &str) -> io::Result<()> {
-    make_bucket(client).await?;
+    make_bucket(client).await.map_err(io::Error::other)?;
     let body = body(OBJECT_BYTES, 0);
     let keys: Vec<String> = (0..READ_KEYS).map(read_key).collect();
     store(client, authority, &keys, &body).await
@@ -118,7 +119,7 @@ pub async fn prepare(client: &Client, authority: &str) -> io::Result<()> {
 /// # Errors
 /// A connection broke, or an answer was not 2xx.
 pub async fn fill(client: &Client, authority: &str, objects: usize) -> io::Result<()> {
-    make_bucket(client).await?;
+    make_bucket(client).await.map_err(io::Error::other)?;
     let body = body(FILL_BYTES, 0);
     let keys: Vec<String> =
         (0..objects).map(|object| format!("fill/{:03}/{object:07}", object % 100)).collect();
@@ -126,14 +127,6 @@ pub async fn fill(client: &Client, authority: &str, objects: usize) -> io::Resul
         store(client, authority, batch, &body).await?;
     }
     Ok(())
-}
-
-async fn make_bucket(client: &Client) -> io::Result<()> {
-    let answer = client.send(Call::new(Method::PUT, None)).await.map_err(io::Error::other)?;
-    if answer.succeeded() || answer.status == http::StatusCode::CONFLICT {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("CreateBucket answers {}", answer.status)))
 }
 
 async fn store(client: &Client, authority: &str, keys: &[String], body: &Bytes) -> io::Result<()> {
