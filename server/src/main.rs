@@ -232,12 +232,19 @@ fn announce(file: &Path, endpoint: &str) -> std::io::Result<()> {
 
 fn start_log(options: &Serve) -> Result<(), Failure> {
     let filter: Targets = options.log.parse().map_err(|error| {
-        Failure::usage(format!("--log {:?} is no filter: {error}; try error, warn, info or debug", options.log))
+        Failure::usage(format!(
+            "--log {:?} is no filter: {error}; try error, warn, info or debug",
+            options.log
+        ))
     })?;
     let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
     let registry = tracing_subscriber::registry().with(filter);
-    if options.json { registry.with(log.json()).init() } else { registry.with(log).init() }
+    if options.json {
+        registry.with(log.json()).init()
+    } else {
+        registry.with(log).init()
+    }
     Ok(())
 }

@@ -1,0 +1,229 @@
+//! Object keys: how names become segments, and how long both may be.
+//!
+//! Lengths count bytes of UTF-8 of the key as it is sent, before any URL-escaping (operations guide, "Object
+//! keys"). Nothing is ever shortened: a name that does not fit is an error.
+
+use std::fmt;
+
+/// Longest segment between two slashes, in bytes: file-backed stores refuse 256, some with a 500.
+pub const MAX_SEGMENT_BYTES: usize = 200;
+
+/// Longest key, in bytes: below S3's 1024 with room for what stores put in front of it.
+pub const MAX_KEY_BYTES: usize = 900;
+
+/// `wm2-` and the 64 hexadecimal digits of the watermark digest.
+const WATERMARK_BYTES: usize = 68;
+
+/// The 64 hexadecimal digits of the content hash, and the dot behind them.
+const CONTENT_BYTES: usize = 65;
+
+/// Why a name can't be part of a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The encoded table is longer than a segment: the sink stops; rename the table or leave it out.
+    #[error(
+        "table {table:?} encodes to {bytes} bytes, a segment holds {MAX_SEGMENT_BYTES}; it is never shortened"
+    )]
+    OversizeTableName {
+        /// Namespace and table as they are named.
+        table: String,
+        /// Length of the encoded segment.
+        bytes: usize,
+    },
+    /// Prefix and pipeline leave no room for a table of the longest segment: shorten one of them.
+    #[error(
+        "prefix {prefix:?} and pipeline {pipeline:?} take {bytes} bytes; with files ending in .{extension} they \
+         may take {limit}, so that a table name of {MAX_SEGMENT_BYTES} bytes fits a key of {MAX_KEY_BYTES}"
+    )]
+    NoRoomForTable {
+        /// The configured prefix.
+        prefix: String,
+        /// The encoded pipeline.
+        pipeline: String,
+        /// The longest extension that the configuration can produce.
+        extension: String,
+        /// Bytes of prefix, slash and pipeline.
+        bytes: usize,
+        /// Bytes that they may take.
+        limit: usize,
+    },
+    /// A segment of the prefix, or the pipeline, is no segment: use other characters or a shorter one.
+    #[error("segment {segment:?} of {of} {why}")]
+    BadSegment {
+        /// The segment.
+        segment: String,
+        /// What it is part of.
+        of: &'static str,
+        /// Which rule it breaks.
+        why: &'static str,
+    },
+}
+
+/// `namespace.table`, encoded: the segment of one table's objects. No two tables share one, and none begins
+/// with an underscore, so none is `_manifest`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableSegment(String);
+
+impl TableSegment {
+    /// Encodes both names and joins them by the only bare dot.
+    ///
+    /// # Errors
+    /// [`KeyError::OversizeTableName`] above [`MAX_SEGMENT_BYTES`].
+    pub fn new(namespace: &str, table: &str) -> Result<Self, KeyError> {
+        let mut segment = format!("{}.{}", encoded(namespace), encoded(table));
+        if segment.starts_with('_') {
+            segment.replace_range(..1, "%5F");
+        }
+        if segment.len() > MAX_SEGMENT_BYTES {
+            return Err(KeyError::OversizeTableName {
+                table: format!("{namespace}.{table}"),
+                bytes: segment.len(),
+            });
+        }
+        Ok(Self(segment))
+    }
+
+    /// The segment's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TableSegment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// `{prefix}/{pipeline}`: what every key of one pipeline begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PipelineRoot(String);
+
+impl PipelineRoot {
+    /// Checks prefix and pipeline together, at start-up, against the longest table name there may be.
+    /// `prefix` has no slash at either end and may be empty; `extension` is the longest that the
+    /// configuration can produce, without its dot.
+    ///
+    /// # Errors
+    /// [`KeyError::BadSegment`], [`KeyError::NoRoomForTable`].
+    pub fn new(prefix: &str, pipeline: &str, extension: &str) -> Result<Self, KeyError> {
+        if !prefix.is_empty() {
+            prefix.split('/').try_for_each(|segment| check(segment, "the prefix"))?;
+        }
+        let encoded = encoded(pipeline);
+        check(&encoded, "the pipeline")?;
+        let root = if prefix.is_empty() { encoded.clone() } else { format!("{prefix}/{encoded}") };
+        let behind = 1 + MAX_SEGMENT_BYTES + 1 + WATERMARK_BYTES + 1 + CONTENT_BYTES + extension.len();
+        let limit = MAX_KEY_BYTES - behind;
+        if root.len() > limit {
+            return Err(KeyError::NoRoomForTable {
+                prefix: prefix.to_owned(),
+                pipeline: encoded,
+                extension: extension.to_owned(),
+                bytes: root.len(),
+                limit,
+            });
+        }
+        Ok(Self(root))
+    }
+
+    /// The root's text, without a slash at its end.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn check(segment: &str, of: &'static str) -> Result<(), KeyError> {
+    let why = if segment.is_empty() {
+        "is empty"
+    } else if matches!(segment, "." | "..") {
+        "is a dot segment, which clients fold away"
+    } else if segment.chars().any(|c| c.is_control() || c == '\\') {
+        "has a control character or a backslash"
+    } else if segment.len() > MAX_SEGMENT_BYTES {
+        "is longer than 200 bytes"
+    } else {
+        return Ok(());
+    };
+    Err(KeyError::BadSegment { segment: segment.to_owned(), of, why })
+}
+
+/// Letters, digits, `-` and `_` stay; every other byte becomes `%XX`, the dot and the percent sign too.
+fn encoded(name: &str) -> String {
+    name.bytes().fold(String::with_capacity(name.len()), |mut out, byte| {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => out.push(char::from(byte)),
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn tables_become_segments() {
+        for (namespace, table, segment) in [
+            ("shop", "orders", "shop.orders"),
+            ("_manifest", "x", "%5Fmanifest.x"),
+            ("a.b", "c", "a%2Eb.c"),
+            ("a", "b.c", "a.b%2Ec"),
+            ("public", "naïve", "public.na%C3%AFve"),
+            ("p", "..", "p.%2E%2E"),
+            ("p", "a/b%c", "p.a%2Fb%25c"),
+        ] {
+            assert_eq!(TableSegment::new(namespace, table).unwrap().as_str(), segment);
+        }
+    }
+
+    #[test]
+    fn a_table_of_two_hundred_bytes_fits_and_one_more_does_not() {
+        let (namespace, table) = ("a".repeat(64), "订".repeat(15));
+        assert_eq!(TableSegment::new(&namespace, &table).unwrap().as_str().len(), 200);
+        let error = TableSegment::new(&(namespace + "b"), &table).unwrap_err();
+        assert!(matches!(error, KeyError::OversizeTableName { bytes: 201, .. }), "{error}");
+    }
+
+    #[test]
+    fn prefix_and_pipeline_leave_room_for_the_longest_table() {
+        let segments = |bytes: usize| vec!["p".repeat(bytes / 3); 3].join("/");
+        for (extension, limit) in [("parquet", 557), ("jsonl", 559), ("jsonl.gz", 556), ("jsonl.zst", 555)] {
+            let pipeline = "x".repeat(limit - segments(500).len() - 1);
+            assert!(PipelineRoot::new(&segments(500), &pipeline, extension).is_ok(), "{extension}");
+            let error = PipelineRoot::new(&segments(500), &(pipeline + "x"), extension).unwrap_err();
+            assert!(
+                matches!(error, KeyError::NoRoomForTable { limit: found, bytes, .. } if found == limit && bytes == limit + 1),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn segments_that_are_none_are_refused() {
+        let long = "p".repeat(201);
+        for prefix in ["a//b", "/a", ".", "a/..", "a\\b", "a\u{1}", &long] {
+            assert!(
+                matches!(PipelineRoot::new(prefix, "x", "jsonl"), Err(KeyError::BadSegment { .. })),
+                "{prefix}"
+            );
+        }
+        assert!(PipelineRoot::new("", "orders", "jsonl").is_ok());
+        assert!(PipelineRoot::new("", "", "jsonl").is_err());
+        // A legacy directory can't be imitated: the equals sign is encoded.
+        assert_eq!(PipelineRoot::new("", "table=x", "jsonl").unwrap().as_str(), "table%3Dx");
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_tables_share_a_segment(a in ".{0,6}", b in ".{0,6}", c in ".{0,6}", d in ".{0,6}") {
+            let (left, right) = (TableSegment::new(&a, &b).unwrap(), TableSegment::new(&c, &d).unwrap());
+            prop_assert_eq!(left == right, a == c && b == d);
+        }
+    }
+}

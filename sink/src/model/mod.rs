@@ -1,0 +1,3 @@
+//! Nouns, without I/O.
+
+pub mod key;
