@@ -115,6 +115,7 @@ async fn if_none_match(t: &Trial) -> Done {
 const UNQUOTED: Check = Check {
     id: "copy.source.unquoted",
     proves: "quotes around a source ETag make no difference",
+    condition: None,
     broken_by: &["ignore-copy-source-conditions", "only-quoted-etags-match", "copy-source-304"],
     run: |t| Box::pin(unquoted(t)),
     ..BASE
@@ -159,6 +160,7 @@ const PRECEDENCE: Check = Check {
     id: "copy.source.precedence",
     proves: "an ETag condition wins over the date condition beside it",
     source: "S3 API Reference: CopyObject, x-amz-copy-source-if-match and -if-none-match",
+    condition: None,
     broken_by: &["ignore-copy-source-conditions", "dates-beside-etags", "copy-source-304"],
     run: |t| Box::pin(precedence(t)),
     ..BASE

@@ -74,6 +74,7 @@ const UNQUOTED: Check = Check {
     id: "delete.match.unquoted",
     proves: "the current ETag without its quotes is equal too",
     source: "versitygw pull request 1839, notes on AWS's answers",
+    condition: None,
     broken_by: &["refuse-conditional-delete", "only-quoted-etags-match"],
     run: |t| Box::pin(unquoted(t)),
     ..BASE
@@ -89,6 +90,7 @@ async fn unquoted(t: &Trial) -> Done {
 const STAR: Check = Check {
     id: "delete.match.star",
     proves: "If-Match: * deletes a present key with 204",
+    condition: None,
     broken_by: &["refuse-conditional-delete", "star-compared-literally-delete"],
     run: |t| Box::pin(star(t)),
     ..BASE

@@ -168,6 +168,7 @@ const NONE_MATCH_OVER_DATE: Check = Check {
     id: "read.none-match-over-date",
     proves: "a failing If-None-Match is 304 although If-Modified-Since holds",
     source: "S3 API Reference: GetObject and HeadObject, If-None-Match",
+    condition: None,
     broken_by: &["ignore-read-conditions", "dates-beside-etags"],
     run: |t| Box::pin(none_match_over_date(t)),
     ..BASE
@@ -182,6 +183,7 @@ async fn none_match_over_date(t: &Trial) -> Done {
 const UNQUOTED: Check = Check {
     id: "read.unquoted",
     proves: "quotes around an ETag make no difference in a read",
+    condition: None,
     broken_by: &["ignore-read-conditions", "only-quoted-etags-match"],
     run: |t| Box::pin(unquoted(t)),
     ..BASE
