@@ -173,8 +173,8 @@ impl From<StoreError> for S3Error {
                 .extra("PartNumber", number.to_string())
                 .extra("ETag", etag),
             StoreError::Completion(problem) => match problem {
-                Completion::Size { expected, .. } => S3Error::new(Code::InvalidRequest).message(format!(
-                    "The provided 'x-amz-mp-object-size' header value {expected} does not match what was computed."
+                Completion::Size { expected, actual } => S3Error::new(Code::InvalidRequest).message(format!(
+                    "The provided 'x-amz-mp-object-size' header value {expected} does not match what was computed: {actual}"
                 )),
                 Completion::Checksum(algorithm) => S3Error::new(Code::BadDigest).message(format!(
                     "The {} you specified did not match the calculated checksum.",

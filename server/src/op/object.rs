@@ -48,7 +48,8 @@ pub(super) async fn put(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> 
     let mut response = answer(StatusCode::OK);
     set(&mut response, "etag", etag_of(&etag));
     set_encryption(&mut response);
-    set_version(&mut response, placed.version.as_ref());
+    // Under suspended versioning AWS names the null version on reads and not here (recorded).
+    set_version(&mut response, placed.version.as_ref().filter(|version| **version != VersionId::Null));
     attributes::set_checksum(&mut response, checksum.as_ref());
     Ok(response)
 }
@@ -102,6 +103,10 @@ fn read(call: &Call<'_>, bucket: &BucketName, key: &Key, with_body: bool) -> Ans
     if headers.get("x-amz-checksum-mode").is_some_and(|mode| mode.as_bytes().eq_ignore_ascii_case(b"enabled"))
     {
         attributes::set_checksum(&mut response, wanted.checksum.as_ref());
+        // A part of a composite has a value of its own under the object's type (recorded).
+        if let (Some(_), Some(whole)) = (&wanted.checksum, &object.checksum) {
+            set(&mut response, "x-amz-checksum-type", whole.kind().as_str());
+        }
     }
     if wanted.partial {
         let last = wanted.end.saturating_sub(1);
@@ -194,17 +199,18 @@ impl Wanted {
                 .extra("ActualPartCount", found.parts.len().to_string()));
         };
         let first = found.parts[..index].iter().map(|part| part.size).sum();
-        let checksum =
-            if object.part_count.is_none() { object.checksum } else { part_checksum(object, part) };
+        let checksum = part_checksum(object, part, found.parts.len());
         // An empty object has no first and last byte to name in a Content-Range.
         Ok(Self { first, end: first + part.size, partial: object.size > 0, checksum })
     }
 }
 
-/// The checksum of one part of a multipart object, which S3 keeps for composites only.
-fn part_checksum(object: &Object, part: &Part) -> Option<Checksum> {
-    let composite = object.checksum.is_some_and(|checksum| checksum.composed_of.is_some());
-    part.checksum.filter(|_| composite).map(Checksum::full)
+/// The checksum of one part of `count`: its own under a composite, else the object's if it is all of it (recorded).
+fn part_checksum(object: &Object, part: &Part, count: usize) -> Option<Checksum> {
+    match object.checksum?.composed_of {
+        Some(_) => part.checksum.map(Checksum::full),
+        None => object.checksum.filter(|_| count == 1),
+    }
 }
 
 /// Whether `If-Range`, if there is one, names the object as it is (RFC 9110 section 13.1.5).
