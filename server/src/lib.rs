@@ -36,3 +36,9 @@ pub use instant::Instant;
 pub use server::{Builder, Engine, Error, Server, Snapshot};
 pub use store::disk::OpenError;
 pub use stream::Body;
+
+/// The guides' Rust examples, run as tests of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
+pub struct Guides;
