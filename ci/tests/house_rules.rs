@@ -241,3 +241,11 @@ fn a_guide_that_drifted_is_found() {
     finds(check("<!-- copy of: ci/gone.md -->\n<!-- end of copy -->\n"), "is not there");
     finds(check("<!-- copy of: ci/table.md -->\n| a |\n"), "has no");
 }
+
+#[test]
+fn the_first_guide_names_the_test_command() {
+    let Some(guide) = read("README.md") else { panic!("README.md is missing") };
+    assert!(guide.contains("ci/test"), "README.md does not name ci/test, the command that CI runs");
+    let run = read(".ci/run").expect(".ci/run");
+    assert!(run.contains("ci/test"), ".ci/run does not call ci/test");
+}

@@ -65,7 +65,7 @@ impl Campaign<'_> {
                 findings.into_iter().map(|finding| format!("after kill {}: {finding}", self.tally.kills)),
             );
         }
-        if last {
+        if last || !self.tally.findings.is_empty() {
             return server.kill().await.map_err(|why| why.to_string());
         }
         let load = Duration::from_millis(self.random.u64(self.options.load_ms / 20..=self.options.load_ms));
@@ -101,14 +101,11 @@ async fn run(options: &Options) -> Result<Tally, String> {
         random: fastrand::Rng::with_seed(options.seed),
         tally: Tally::default(),
     };
-    for _ in 0..options.kills {
-        campaign.life(false).await?;
+    for life in 0..=options.kills {
+        campaign.life(life == options.kills).await?;
         if !campaign.tally.findings.is_empty() {
             break; // what is broken once would be found again after every kill
         }
-    }
-    if campaign.tally.findings.is_empty() {
-        campaign.life(true).await?;
     }
     let mut tally = campaign.tally;
     tally.acknowledged = campaign.writers.iter().map(|writer| writer.acknowledged).sum();
