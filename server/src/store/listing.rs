@@ -132,7 +132,7 @@ impl Store {
         if query.max == 0 {
             return Ok(page);
         }
-        // The key to look at next, at or after `from`; within the first, only versions below `below`.
+        // The key to look at next, from `from` on; of the marker's key, if it still is, only versions below `below`.
         let mut from =
             query.after.as_ref().map_or_else(|| query.prefix.clone(), |after| after.clone() + "\0");
         let mut below = None;
@@ -142,23 +142,23 @@ impl Store {
                 from.clone_from(key);
             }
         }
-        let mut from = Some(from.max(query.prefix.clone()));
-        while let Some(at) = from.take() {
-            let Some(key) = next_key(rows, bucket, &query.prefix, &at)? else { break };
+        let mut from = From::Key(from.max(query.prefix.clone()));
+        while let Some(key) = next_key(rows, bucket, &query.prefix, &from)? {
             if let Some(group) = query.group(&key) {
-                from = Some(group.clone() + "\u{10FFFF}");
+                from = From::Behind(group.clone());
                 if !query.was_listed(&group) && !page.add(query.max, || Ok(Entry::CommonPrefix(group)))? {
                     break;
                 }
                 continue;
             }
-            for (version, is_latest) in versions(rows, bucket, &key, below.take(), query.max + 1)? {
+            let below = below.filter(|_| query.after.as_ref() == Some(&key));
+            for (version, is_latest) in versions(rows, bucket, &key, below, query.max + 1)? {
                 let item = || Ok(Entry::Item(key.clone(), ListedVersion { version, is_latest }));
                 if !page.add(query.max, item)? {
                     return Ok(page);
                 }
             }
-            from = Some(key + "\0");
+            from = From::Key(key + "\0");
         }
         Ok(page)
     }
@@ -212,17 +212,28 @@ fn key_of(row: &Bytes, within: &[u8]) -> Result<String, IndexError> {
     rows::key_of(row, within).ok_or_else(|| IndexError::Damaged { row: row.clone(), cause: "no key".into() })
 }
 
-/// The first key at or after `from` that has any version.
+/// Where a search for keys begins.
+enum From {
+    /// At this key.
+    Key(String),
+    /// Behind all keys that begin so. No key is the greatest of them, so no key could say it.
+    Behind(String),
+}
+
+/// The first key from `from` on that has any version.
 fn next_key(
     rows: &dyn Rows,
     bucket: &BucketName,
     prefix: &str,
-    from: &str,
+    from: &From,
 ) -> Result<Option<String>, IndexError> {
     let mut next: Option<String> = None;
     for tag in [b'O', b'V'] {
-        let within = rows::starting(tag, bucket, prefix);
-        if let Some((row, _)) = seek_within(rows, &within, &rows::starting(tag, bucket, from))? {
+        let start = match from {
+            From::Key(key) => rows::starting(tag, bucket, key),
+            From::Behind(group) => rows::after_all(&rows::starting(tag, bucket, group)),
+        };
+        if let Some((row, _)) = seek_within(rows, &rows::starting(tag, bucket, prefix), &start)? {
             let key = key_of(&row, &rows::within(tag, bucket))?;
             if next.as_ref().is_none_or(|next| key < *next) {
                 next = Some(key);
