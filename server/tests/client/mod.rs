@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test crate uses a part of it")]
 
+pub mod slow;
 pub mod xml;
 
 use std::sync::Arc;
