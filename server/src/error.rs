@@ -49,6 +49,8 @@ pub enum Code {
     InvalidDigest,
     /// No such region.
     InvalidLocationConstraint,
+    /// The object's bytes are in an archive.
+    InvalidObjectState,
     /// A listed part is not there, or has another ETag.
     InvalidPart,
     /// `partNumber` lies past the last part.
@@ -140,6 +142,7 @@ impl Code {
             Code::InvalidChunkSizeError => ("InvalidChunkSizeError", 403, "Only the last chunk is allowed to have a size less than 8192 bytes"),
             Code::InvalidDigest => ("InvalidDigest", 400, "The Content-MD5 you specified was invalid."),
             Code::InvalidLocationConstraint => ("InvalidLocationConstraint", 400, "The specified location-constraint is not valid"),
+            Code::InvalidObjectState => ("InvalidObjectState", 403, "The operation is not valid for the object's storage class"),
             Code::InvalidPart => ("InvalidPart", 400, "One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified entity tag may not match the part's entity tag."),
             Code::InvalidPartNumber => ("InvalidPartNumber", 416, "The requested partnumber is not satisfiable"),
             Code::InvalidPartOrder => ("InvalidPartOrder", 400, "The list of parts was not in ascending order. Parts must be ordered by part number."),

@@ -68,6 +68,10 @@ struct Serve {
     buckets: Vec<String>,
     #[command(flatten)]
     credentials: Credentials,
+    /// Stands for the endpoints of all regions: takes signatures for any region, and answers as that
+    /// region's endpoint does.
+    #[arg(long)]
+    any_region: bool,
     /// What is checked of a request's credentials: everything; only that there are any; nothing.
     #[arg(long, value_enum, default_value_t = Auth::Strict)]
     auth: Auth,
@@ -210,6 +214,7 @@ fn builder(options: &Serve) -> Builder {
                 Auth::None => AuthMode::None,
             },
         );
+    builder = builder.any_region(options.any_region);
     if let Some(data) = &options.data {
         builder = builder.data(data);
     }

@@ -88,7 +88,7 @@ pub(crate) enum VersionId {
 
 impl VersionId {
     pub(crate) fn generate(seq: u64, random: [u8; 16]) -> Self {
-        Self::Id(sequenced_id(seq, &random))
+        Self::Id(sequenced_id(seq, &random[CHECK_BYTES..]))
     }
 
     /// # Errors
@@ -112,21 +112,31 @@ impl VersionId {
     }
 }
 
-/// An id that begins with `seq`, followed by random bytes so that it can't be guessed.
+/// Bytes at the end of an id that the others determine.
+const CHECK_BYTES: usize = 3;
+
+/// An id that begins with `seq`, followed by random bytes so that it can't be guessed, and by three that tell
+/// an id that was given out from one that was made up or changed: AWS refuses such a version id as invalid
+/// (recorded).
 pub(crate) fn sequenced_id(seq: u64, random: &[u8]) -> String {
     use base64::Engine as _;
     let mut bytes = seq.to_be_bytes().to_vec();
     bytes.extend_from_slice(random);
+    bytes.extend_from_slice(&check_bytes(&bytes));
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The sequence number in an id made by [`sequenced_id`]; `None` for text that no such id is. Numbers stay
-/// below 2^48, so an id made elsewhere is nearly always known as such.
+/// The sequence number in an id made by [`sequenced_id`]; `None` for text that no such id is.
 pub(crate) fn sequence_of(id: &str) -> Option<u64> {
     use base64::Engine as _;
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(id).ok()?;
-    let seq = u64::from_be_bytes(bytes.get(..8)?.try_into().ok()?);
-    (seq < 1 << 48).then_some(seq)
+    let (id, check) = bytes.split_last_chunk()?;
+    (check_bytes(id) == *check).then(|| Some(u64::from_be_bytes(id.get(..8)?.try_into().ok()?)))?
+}
+
+fn check_bytes(id: &[u8]) -> [u8; CHECK_BYTES] {
+    let [.., a, b, c] = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, id).to_be_bytes();
+    [a, b, c]
 }
 
 #[cfg(test)]
@@ -172,7 +182,8 @@ mod tests {
         let VersionId::Id(id) = VersionId::generate(77, [9; 16]) else { unreachable!("generated") };
         assert_eq!((id.len(), sequence_of(&id)), (32, Some(77)));
         assert!(VersionId::parse(&id).is_ok());
-        for foreign in ["nonsense!", "HPniJFCxqTsMuIH9KX8K8wEjNUgmABCD"] {
+        let changed = format!("{}ABCD", &id[..28]);
+        for foreign in ["nonsense!", "HPniJFCxqTsMuIH9KX8K8wEjNUgmABCD", &changed] {
             assert!(VersionId::parse(foreign).is_err(), "{foreign}");
         }
     }

@@ -53,6 +53,13 @@ impl Operation {
             known => format!("{known:?}"),
         }
     }
+
+    /// Whether its requests carry no signature in header or query: a browser signs the form of an upload
+    /// inside the form, and asks before a request across origins without signing at all.
+    #[must_use]
+    pub(crate) fn comes_unsigned(self) -> bool {
+        matches!(self, Self::Unsupported("PostObject" | "CORSPreflight"))
+    }
 }
 
 /// What a request is about.
@@ -290,6 +297,8 @@ mod tests {
             ("PUT", "/a/b", "a.b.s3.eu-west-1.test", Operation::PutObject, object("a.b", "a/b")),
             ("GET", "/abc/k", "s3.test", Operation::GetObject, object("abc", "k")),
             ("POST", "/abc/k?uploads", "h", Operation::CreateMultipartUpload, object("abc", "k")),
+            ("POST", "/abc", "h", U("PostObject"), bucket("abc")),
+            ("OPTIONS", "/abc/k", "h", U("CORSPreflight"), object("abc", "k")),
             ("DELETE", "/abc/k?uploadId=1", "h", Operation::AbortMultipartUpload, object("abc", "k")),
         ] {
             assert_eq!(routed(method, uri, host, false), Ok((operation, target)), "{method} {host} {uri}");

@@ -63,6 +63,7 @@ pub struct Builder {
     access_key: String,
     secret_key: String,
     region: String,
+    any_region: bool,
     auth: AuthMode,
     domains: Vec<String>,
     clock: Clock,
@@ -78,6 +79,7 @@ impl Default for Builder {
             access_key: "test".to_owned(),
             secret_key: "test".to_owned(),
             region: "us-east-1".to_owned(),
+            any_region: false,
             auth: AuthMode::Strict,
             domains: Vec::new(),
             clock: Arc::new(system_clock),
@@ -131,6 +133,14 @@ impl Builder {
         self
     }
 
+    /// Lets the one endpoint stand for those of all regions: a request is then answered as by the endpoint of
+    /// the region that it is signed for, and by that of [`Builder::region`] where the signature names none. The
+    /// default refuses signatures for another region, as each of AWS's endpoints does.
+    pub fn any_region(mut self, any: bool) -> Self {
+        self.any_region = any;
+        self
+    }
+
     /// How much of a request's credentials is checked.
     pub fn auth(mut self, mode: AuthMode) -> Self {
         self.auth = mode;
@@ -179,6 +189,7 @@ impl Builder {
             keys: Keys::new([(self.access_key.clone(), self.secret_key.clone())]),
             auth: self.auth,
             region: self.region.clone(),
+            any_region: self.any_region,
             domains: self.domains,
             clock: self.clock,
         };

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, SERVER};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, SERVER};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use http_body::Body as _;
 use parking_lot::Mutex;
 
 use crate::auth::{self, AuthMode, Context, Keys, Verified};
@@ -12,7 +13,7 @@ use crate::control;
 use crate::error::{Code, S3Error};
 use crate::instant::Instant;
 use crate::op;
-use crate::route::{Address, Query, route};
+use crate::route::{Address, Operation, Query, Target, route};
 use crate::store::Store;
 use crate::stream::Body;
 use crate::xml::Writer;
@@ -36,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) keys: Keys,
     pub(crate) auth: AuthMode,
     pub(crate) region: String,
+    /// Whether the endpoint stands for those of all regions: a request is then for the one it is signed for.
+    pub(crate) any_region: bool,
     pub(crate) domains: Vec<String>,
     pub(crate) clock: Clock,
 }
@@ -76,10 +79,13 @@ impl Service {
         let mut response = match self.answer(&mut head, &mut body, now).await {
             Ok(response) => response,
             Err(error) => {
-                let expects = head.headers.get("expect").is_some();
-                let response = render_error(&error, &head, &id);
-                if !expects {
+                let mut response = render_error(&error, &head, &id);
+                if !head.headers.contains_key(EXPECT) {
                     drain(&mut body).await;
+                } else if !body.is_end_stream() {
+                    // A client that waits for `100 Continue` and gets this instead sends no body, so the next
+                    // request on the connection would be taken for it (RFC 9110 section 10.1.1).
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 response
             }
@@ -114,19 +120,42 @@ impl Service {
         }
         let query = Query::parse(head.uri.query());
         let host_bucket = address.host_bucket.clone();
-        let (operation, target) = route(head, address, &query)?;
+        let routed = route(head, address, &query);
         let context = Context {
             keys: &self.settings.keys,
             mode: self.settings.auth,
-            region: Some(&self.settings.region),
+            region: (!self.settings.any_region).then_some(self.settings.region.as_str()),
             host_bucket: host_bucket.as_deref(),
             now: now.datetime(),
         };
-        let mut verified = auth::verify(head, &context)?;
+        let mut verified = match &routed {
+            Ok((operation, _)) if operation.comes_unsigned() => Verified::anonymous(&head.headers),
+            _ => auth::verify(head, &context).map_err(|error| self.denial(error, head, &routed))?,
+        };
+        // Who sent a request comes before what is wrong with it.
+        let (operation, target) = routed?;
         head.headers.extend(verified.hoisted.drain(..));
         tracing::debug!(operation = operation.name(), "routed");
         let mut call = Call { service: self, now, head, query, verified, body };
         op::perform(operation, target, &mut call).await
+    }
+
+    /// What a request that is not let in learns: of a bucket that is not there even an anonymous one is told.
+    fn denial(&self, error: S3Error, head: &Parts, routed: &Result<(Operation, Target), S3Error>) -> S3Error {
+        match routed {
+            Ok((_, Target::Bucket(bucket) | Target::Object(bucket, _))) if auth::is_anonymous(head) => {
+                self.store.bucket(bucket).map_or_else(S3Error::from, |_| error)
+            }
+            _ => error,
+        }
+    }
+}
+
+impl Call<'_> {
+    /// The region of the endpoint that the client speaks to.
+    pub(crate) fn region(&self) -> &str {
+        let settings = &self.service.settings;
+        self.verified.region.as_deref().filter(|_| settings.any_region).unwrap_or(&settings.region)
     }
 }
 
@@ -192,7 +221,6 @@ async fn drain(body: &mut RequestBody) {
 
 /// What every answer has.
 fn finish(response: &mut Response<Body>, head: &Parts, now: Instant, id: &RequestId) {
-    use http_body::Body as _;
     let length = response.body().size_hint().exact();
     let bodiless = matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let headers = response.headers_mut();

@@ -119,8 +119,14 @@ impl Writer {
         let mut writer = Self { out: String::with_capacity(512) };
         writer.out.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
         writer.out.push_str(&format!("<{open}>"));
+        let start = writer.out.len();
         content(&mut writer);
-        writer.out.push_str(&format!("</{root}>"));
+        if writer.out.len() == start {
+            // A document without content is one empty tag, as AWS writes it.
+            writer.out.insert(start - 1, '/');
+        } else {
+            writer.close(root);
+        }
         writer.out
     }
 
@@ -217,6 +223,9 @@ mod tests {
             w.text("B", "<&>\"\u{1}\r");
             w.element("C", |w| w.value("D", 7));
         });
-        assert!(text.contains("<B>&lt;&amp;&gt;&quot;&#x1;&#xd;</B><C><D>7</D></C>"), "{text}");
+        assert!(text.contains("<B>&lt;&amp;&gt;&quot;&#x1;&#xd;</B><C><D>7</D></C></A>"), "{text}");
+        assert!(
+            Writer::document("A", |_| {}).ends_with("<A xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"/>")
+        );
     }
 }

@@ -51,6 +51,8 @@ pub struct Context<'a> {
 pub struct Verified {
     /// Whose key signed it; nothing for an anonymous request.
     pub access_key: Option<String>,
+    /// The region that a Version 4 signature is made for.
+    pub region: Option<String>,
     /// What `x-amz-content-sha256` says about the body.
     pub payload: Payload,
     /// Checks the signature of each chunk; there only in [`AuthMode::Strict`] with a signed aws-chunked body.
@@ -178,10 +180,21 @@ pub fn verify(parts: &Parts, context: &Context<'_>) -> Result<Verified, S3Error>
     }
 }
 
+/// Whether a request carries no credentials at all.
+pub(crate) fn is_anonymous(parts: &Parts) -> bool {
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    matches!(Scheme::of(&parts.headers, &query), Ok(Scheme::Anonymous))
+}
+
 impl Verified {
+    /// A request that nobody signed.
+    pub(crate) fn anonymous(headers: &HeaderMap) -> Verified {
+        Verified::unchecked(headers, None)
+    }
+
     fn unchecked(headers: &HeaderMap, access_key: Option<String>) -> Verified {
         let payload = Payload::guess(headers);
-        Verified { access_key, payload, chunk_signer: None, hoisted: Vec::new() }
+        Verified { access_key, region: None, payload, chunk_signer: None, hoisted: Vec::new() }
     }
 }
 

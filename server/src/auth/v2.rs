@@ -108,7 +108,13 @@ fn verified(headers: &HeaderMap, access_key: &str) -> Verified {
         // Version 2 knows no aws-chunked: the streaming values are hashes that fit no body.
         Some(other) => Payload::Sha256(other.to_owned()),
     };
-    Verified { access_key: Some(access_key.to_owned()), payload, chunk_signer: None, hoisted: Vec::new() }
+    Verified {
+        access_key: Some(access_key.to_owned()),
+        region: None,
+        payload,
+        chunk_signer: None,
+        hoisted: Vec::new(),
+    }
 }
 
 fn check_signature(

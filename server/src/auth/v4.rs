@@ -137,7 +137,9 @@ pub(super) fn verify_header(
     let (credential, signed_headers, signature) = components(authorization)?;
     let credential = Credential::parse(credential, Place::Header)?;
     if context.mode != AuthMode::Strict {
-        return Ok(Verified::unchecked(&parts.headers, Some(credential.access_key.to_owned())));
+        let region = Some(credential.region.to_owned());
+        let verified = Verified::unchecked(&parts.headers, Some(credential.access_key.to_owned()));
+        return Ok(Verified { region, ..verified });
     }
     let (time, timestamp) = request_time(&parts.headers)?;
     credential.check(Place::Header, context.region, &timestamp)?;
@@ -161,6 +163,7 @@ pub(super) fn verify_header(
     let chunk_signer = matches!(payload, Payload::Streaming { signed: true, .. }).then_some(signer);
     Ok(Verified {
         access_key: Some(signed.credential.access_key.to_owned()),
+        region: Some(signed.credential.region.to_owned()),
         payload,
         chunk_signer,
         hoisted: Vec::new(),
@@ -184,7 +187,8 @@ pub(super) fn verify_query(parts: &Parts, query: &Query, context: &Context<'_>) 
     let hoisted = hoist(&parts.headers, query, |name| counts_as_header(name, &headers));
     if context.mode != AuthMode::Strict {
         let access_key = Some(credential.access_key.to_owned());
-        return Ok(Verified { hoisted, ..Verified::unchecked(&parts.headers, access_key) });
+        let region = Some(credential.region.to_owned());
+        return Ok(Verified { region, hoisted, ..Verified::unchecked(&parts.headers, access_key) });
     }
     let timestamp = text("X-Amz-Date").to_owned();
     let time = parse_timestamp(&timestamp)
@@ -212,7 +216,8 @@ pub(super) fn verify_query(parts: &Parts, query: &Query, context: &Context<'_>) 
         other => Payload::Sha256(other.to_owned()),
     };
     let access_key = Some(signed.credential.access_key.to_owned());
-    Ok(Verified { access_key, payload, chunk_signer: None, hoisted })
+    let region = Some(signed.credential.region.to_owned());
+    Ok(Verified { access_key, region, payload, chunk_signer: None, hoisted })
 }
 
 /// The three components of the header's value, in any order.

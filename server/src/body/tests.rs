@@ -69,7 +69,8 @@ fn headers(text: &str) -> HeaderMap {
 }
 
 fn plan_in(text: &str, payload: Payload, form: DigestForm) -> Result<BodyPlan, S3Error> {
-    let mut verified = Verified { access_key: None, payload, chunk_signer: None, hoisted: Vec::new() };
+    let mut verified =
+        Verified { access_key: None, region: None, payload, chunk_signer: None, hoisted: Vec::new() };
     BodyPlan::from_headers(&headers(text), &mut verified, form, Some(Algorithm::Crc64nvme))
 }
 

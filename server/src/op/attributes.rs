@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
-use super::{ACCOUNT, invalid_argument};
+use super::{ACCOUNT, encoded_word, invalid_argument};
 use crate::checksum::Checksum;
 use crate::error::{Code, S3Error};
 use crate::etag::quoted;
@@ -146,7 +146,8 @@ fn metadata(headers: &HeaderMap) -> Result<Vec<Pair>, S3Error> {
     for name in headers.keys() {
         let Some(short) = name.as_str().strip_prefix("x-amz-meta-") else { continue };
         // Several headers of one name become one value (S3 User Guide, "User-defined object metadata").
-        let values: Vec<String> = headers.get_all(name).iter().map(decoded).collect();
+        let values: Vec<String> =
+            headers.get_all(name).iter().map(|value| encoded_word::decode(&decoded(value))).collect();
         metadata.push((short.to_owned(), values.join(",")));
     }
     let size: usize = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -182,7 +183,7 @@ pub(super) fn describe(response: &mut Response<Body>, version: &Version, object:
         put(name, value);
     }
     for (name, value) in &object.attributes.metadata {
-        put(&format!("x-amz-meta-{name}"), value);
+        put(&format!("x-amz-meta-{name}"), &encoded_word::encode(value));
     }
     if let Some(class) = &object.attributes.storage_class {
         put("x-amz-storage-class", class);

@@ -67,7 +67,7 @@ pub(super) fn list(call: &Call<'_>) -> Answer {
     let region = call.query.get("bucket-region");
     if let Some(region) = region
         && !REGIONS.contains(&region)
-        && region != call.service.settings.region
+        && region != call.region()
     {
         return Err(S3Error::new(Code::InvalidArgument)
             .message(format!("Argument value {region} is not a valid AWS Region"))
@@ -83,7 +83,7 @@ pub(super) fn list(call: &Call<'_>) -> Answer {
         let Some((last, _)) = found.last() else { break false };
         after = Some(last.clone());
         page.extend(
-            found.into_iter().filter(|(_, bucket)| region.is_none_or(|region| bucket.region == region)),
+            found.into_iter().filter(|(_, bucket)| region.is_none_or(|region| region_of(bucket) == region)),
         );
         if page.len() > max {
             page.truncate(max);
@@ -101,7 +101,7 @@ pub(super) fn list(call: &Call<'_>) -> Answer {
                 w.element("Bucket", |w| {
                     w.text("Name", name);
                     w.text("CreationDate", bucket.created.iso8601());
-                    w.text("BucketRegion", &bucket.region);
+                    w.text("BucketRegion", region_of(bucket));
                     w.text("BucketArn", arn(name));
                 });
             }
@@ -111,39 +111,46 @@ pub(super) fn list(call: &Call<'_>) -> Answer {
     }))
 }
 
+/// The region where a bucket is. `EU` is a location of its own name, which lies in eu-west-1.
+pub(super) fn region_of(bucket: &Bucket) -> &str {
+    if bucket.region == "EU" { "eu-west-1" } else { &bucket.region }
+}
+
+/// The location of a new bucket, given the region of the endpoint that was asked.
+fn location_for(here: &str, constraint: Option<&str>) -> Result<String, S3Error> {
+    match constraint.filter(|named| !named.is_empty()) {
+        // The endpoint of us-east-1 makes buckets anywhere; its own region is named by leaving it out.
+        None if here == "us-east-1" => Ok(here.to_owned()),
+        Some(named) if here == "us-east-1" => {
+            if named == "EU" || (named != here && REGIONS.contains(&named)) {
+                return Ok(named.to_owned());
+            }
+            Err(S3Error::new(Code::InvalidLocationConstraint).extra("LocationConstraint", named))
+        }
+        Some(named) if named == here || (named == "EU" && here == "eu-west-1") => Ok(named.to_owned()),
+        named => Err(S3Error::new(Code::IllegalLocationConstraintException).message(format!(
+            "The {} location constraint is incompatible for the region specific endpoint this request was sent to.",
+            named.unwrap_or("unspecified")
+        ))),
+    }
+}
+
 pub(super) async fn create(call: &mut Call<'_>, bucket: &BucketName) -> Answer {
     attributes::check_supported(&call.head.headers)?;
     let request = intake::document(call, "CreateBucketConfiguration").await?;
-    let here = call.service.settings.region.clone();
     let constraint = request.as_ref().and_then(|request| request.text_of("LocationConstraint"));
-    let region = match constraint {
-        // The endpoint of us-east-1 makes buckets anywhere; its own region is named by leaving it out.
-        None | Some("") if here == "us-east-1" => here.clone(),
-        Some("us-east-1") if here == "us-east-1" => return Err(invalid_location("us-east-1")),
-        Some(named) if here == "us-east-1" => {
-            let named = if named == "EU" { "eu-west-1" } else { named };
-            if !REGIONS.contains(&named) {
-                return Err(invalid_location(named));
-            }
-            named.to_owned()
-        }
-        Some(named) if named == here => here.clone(),
-        named => {
-            let named = named.filter(|named| !named.is_empty()).unwrap_or("unspecified");
-            return Err(S3Error::new(Code::IllegalLocationConstraintException).message(format!(
-                "The {named} location constraint is incompatible for the region specific endpoint this request was sent to."
-            )));
-        }
-    };
+    let region = location_for(call.region(), constraint)?;
     let tags = match request.as_ref().and_then(|request| request.child("Tags")) {
         Some(tags) => tagging::read_bucket_tags(tags, "Tag", true)?,
         None => Vec::new(),
     };
     let elsewhere = region != "us-east-1";
+    // In us-east-1 alone creating one's own bucket again succeeds (S3 API Reference, CreateBucket), though not
+    // with tags, even the same ones (recorded).
+    let again = !elsewhere && tags.is_empty();
     let record = Bucket { created: call.now.whole_second(), region, versioning: Versioning::Off, tags };
     match call.service.store.create_bucket(bucket, record).await {
-        // In us-east-1 alone creating one's own bucket again succeeds (S3 API Reference, CreateBucket).
-        Err(crate::store::StoreError::BucketExists(_)) if here == "us-east-1" && !elsewhere => {}
+        Err(crate::store::StoreError::BucketExists(_)) if again => {}
         created => created?,
     }
     let mut response = answer(StatusCode::OK);
@@ -158,10 +165,6 @@ pub(super) async fn create(call: &mut Call<'_>, bucket: &BucketName) -> Answer {
     Ok(response)
 }
 
-fn invalid_location(named: &str) -> S3Error {
-    S3Error::new(Code::InvalidLocationConstraint).extra("LocationConstraint", named)
-}
-
 pub(super) async fn delete(call: &Call<'_>, bucket: &BucketName) -> Answer {
     call.service.store.delete_bucket(bucket).await?;
     Ok(answer(StatusCode::NO_CONTENT))
@@ -170,7 +173,7 @@ pub(super) async fn delete(call: &Call<'_>, bucket: &BucketName) -> Answer {
 pub(super) fn head(call: &Call<'_>, bucket: &BucketName) -> Answer {
     let record = call.service.store.bucket(bucket)?;
     let mut response = answer(StatusCode::OK);
-    set(&mut response, "x-amz-bucket-region", record.region);
+    set(&mut response, "x-amz-bucket-region", region_of(&record));
     set(&mut response, "x-amz-access-point-alias", "false");
     set(&mut response, "x-amz-bucket-arn", arn(bucket.as_str()));
     set(&mut response, "content-type", "application/xml");
@@ -208,4 +211,31 @@ pub(super) async fn put_versioning(call: &mut Call<'_>, bucket: &BucketName) -> 
     };
     call.service.store.update_bucket(bucket, move |record| record.versioning = versioning).await?;
     Ok(answer(StatusCode::OK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_as_recorded() {
+        use Code::{IllegalLocationConstraintException as Illegal, InvalidLocationConstraint as Invalid};
+        for (here, constraint, expected) in [
+            ("us-east-1", None, Ok("us-east-1")),
+            ("us-east-1", Some(""), Ok("us-east-1")),
+            ("us-east-1", Some("us-west-2"), Ok("us-west-2")),
+            ("us-east-1", Some("EU"), Ok("EU")),
+            ("us-east-1", Some("us-east-1"), Err(Invalid)),
+            ("us-east-1", Some("aws-global"), Err(Invalid)),
+            ("eu-west-1", Some("eu-west-1"), Ok("eu-west-1")),
+            ("eu-west-1", Some("EU"), Ok("EU")),
+            ("eu-west-1", Some("bar"), Err(Illegal)),
+            ("us-east-2", Some("EU"), Err(Illegal)),
+            ("us-east-2", None, Err(Illegal)),
+            ("us-west-1", Some("us-east-1"), Err(Illegal)),
+        ] {
+            let location = location_for(here, constraint).map_err(|error| error.code);
+            assert_eq!(location, expected.map(str::to_owned), "{constraint:?} at {here}");
+        }
+    }
 }

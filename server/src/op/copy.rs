@@ -4,8 +4,8 @@ use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
 use super::{
-    Answer, attributes, document, etag_of, invalid_argument, multipart, set, set_encryption, set_version,
-    tagging,
+    Answer, attributes, document, etag_of, invalid_argument, multipart, object, set, set_encryption,
+    set_version, tagging,
 };
 use crate::checksum::{self, Algorithm, Checksum, Hasher, Value};
 use crate::error::{Code, S3Error};
@@ -28,16 +28,20 @@ struct Source {
 }
 
 impl Source {
-    /// Reads `x-amz-copy-source`: bucket and key, URL-encoded, with or without a leading slash.
+    /// Reads `x-amz-copy-source`: bucket and key, URL-encoded as in a query, so that `+` is a space; with or
+    /// without a leading slash, or as a whole path-style URL (both recorded).
     fn from_headers(headers: &HeaderMap) -> Result<Self, S3Error> {
         let text = attributes::text(headers, "x-amz-copy-source").unwrap_or_default();
         let invalid =
             || invalid_argument("x-amz-copy-source", "x-amz-copy-source", "Invalid copy source object key");
         let (path, version) =
             text.split_once("?versionId=").map_or((text.as_str(), None), |(p, v)| (p, Some(v)));
-        let path = percent_decode_str(path.strip_prefix('/').unwrap_or(path))
-            .decode_utf8()
-            .map_err(|_| invalid())?;
+        let path = match path.strip_prefix("http://").or_else(|| path.strip_prefix("https://")) {
+            Some(url) => url.split_once('/').ok_or_else(invalid)?.1,
+            None => path.strip_prefix('/').unwrap_or(path),
+        };
+        let path = path.replace('+', " ");
+        let path = percent_decode_str(&path).decode_utf8().map_err(|_| invalid())?;
         let (bucket, key) = path.split_once('/').filter(|(_, key)| !key.is_empty()).ok_or_else(invalid)?;
         Ok(Self {
             bucket: BucketName::new(bucket)?,
@@ -60,6 +64,7 @@ impl Source {
             }
         })?;
         let etag = &found.object()?.etag;
+        object::check_retrievable(found.object()?)?;
         let headers = &call.head.headers;
         match precondition::COPY_SOURCE.evaluate(headers, etag, found.version.last_modified, call.now) {
             ReadOutcome::Proceed => Ok(found),
@@ -99,7 +104,7 @@ async fn copy(
     Ok(Copied { body, size: end - first, md5: digest, checksum: hasher.finish() })
 }
 
-pub(super) async fn object(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
+pub(super) async fn whole(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
     let headers = &call.head.headers;
     let condition = WriteCondition::of_write(headers)?;
     let given = attributes::from_headers(headers)?;
@@ -271,7 +276,9 @@ mod tests {
     fn sources() {
         let named = |key: &str| Ok(("abc".to_owned(), key.to_owned()));
         assert_eq!(source("abc/k"), named("k"));
-        assert_eq!(source("/abc/a%2Fb%20+"), named("a/b +"));
+        assert_eq!(source("/abc/a%2Fb%20+%2B"), named("a/b  +"));
+        assert_eq!(source("abc%2Fk"), named("k"));
+        assert_eq!(source("http://host:9000/abc/k"), named("k"));
         assert_eq!(source("abc//k"), named("/k"));
         assert_eq!(source("abc"), Err(Code::InvalidArgument));
         assert_eq!(source("abc/k?versionId=nonsense"), Err(Code::InvalidArgument));

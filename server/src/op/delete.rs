@@ -15,6 +15,7 @@ use crate::xml::{Element, Writer};
 const MAX_KEYS: usize = 1000;
 
 pub(super) async fn one(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
+    check_bypass(call)?;
     let version = object::version_of(call)?;
     let condition = WriteCondition::of_delete(&call.head.headers, version.is_some())?;
     let doomed = version.map_or(Doomed::Current(condition), Doomed::Version);
@@ -25,6 +26,17 @@ pub(super) async fn one(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answ
         set(&mut response, "x-amz-delete-marker", "true");
     }
     Ok(response)
+}
+
+/// Retention can be bypassed only where there is one: no bucket here has Object Lock.
+fn check_bypass(call: &Call<'_>) -> Result<(), S3Error> {
+    let name = "x-amz-bypass-governance-retention";
+    if !call.head.headers.contains_key(name) {
+        return Ok(());
+    }
+    Err(S3Error::new(Code::InvalidArgument)
+        .message(format!("{name} is only applicable to Object Lock enabled buckets."))
+        .extra("ArgumentName", name))
 }
 
 async fn remove(call: &Call<'_>, bucket: &BucketName, key: &Key, doomed: Doomed) -> Result<Deleted, S3Error> {
@@ -47,6 +59,7 @@ pub(super) async fn many(call: &mut Call<'_>, bucket: &BucketName) -> Answer {
         return Err(S3Error::new(Code::MalformedXML));
     }
     call.service.store.bucket(bucket)?;
+    check_bypass(call)?;
     let mut outcomes = Vec::with_capacity(wanted.len());
     for wanted in &wanted {
         outcomes.push(wanted.delete(call, bucket).await);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use tokio::time::timeout;
 
 use crate::body::{BodyPlan, BodyReader, BodySummary, DigestForm};
@@ -68,7 +69,26 @@ pub(super) async fn body(
 /// # Errors
 /// `MalformedXML`, `MaxMessageLengthExceeded`, and those of [`body`].
 pub(super) async fn document(call: &mut Call<'_>, root: &str) -> Result<Option<Element>, S3Error> {
-    let headers = &call.head.headers;
+    read_document(call, &call.head.headers, root).await
+}
+
+/// The same for a request whose checksum headers are not about its body.
+pub(super) async fn document_without_checksum(
+    call: &mut Call<'_>,
+    root: &str,
+) -> Result<Option<Element>, S3Error> {
+    let mut headers = call.head.headers.clone();
+    for algorithm in Algorithm::ALL {
+        headers.remove(algorithm.header());
+    }
+    read_document(call, &headers, root).await
+}
+
+async fn read_document(
+    call: &mut Call<'_>,
+    headers: &HeaderMap,
+    root: &str,
+) -> Result<Option<Element>, S3Error> {
     if !headers.contains_key("content-length") && !headers.contains_key("transfer-encoding") {
         return Ok(None);
     }

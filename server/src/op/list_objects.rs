@@ -1,21 +1,22 @@
 //! ListObjects and ListObjectsV2.
 
 use super::list::{self, Keys, describe, owner};
-use super::{Answer, document};
+use super::{Answer, bucket, document, set};
 use crate::names::BucketName;
 use crate::service::Call;
 use crate::store::model::Version;
 use crate::store::{Entry, Page};
 use crate::xml::Writer;
 
-pub(super) fn v1(call: &Call<'_>, bucket: &BucketName) -> Answer {
+pub(super) fn v1(call: &Call<'_>, name: &BucketName) -> Answer {
     let keys = Keys { encode: list::encoding(call)? };
     let max = list::max(call, "max-keys")?;
     let marker = call.query.get("marker").unwrap_or_default();
     let query = list::query(call, max, Some(marker).filter(|marker| !marker.is_empty()));
-    let page = call.service.store.list(bucket, &query)?;
-    Ok(document("ListBucketResult", |w| {
-        w.text("Name", bucket.as_str());
+    let region = bucket::region_of(&call.service.store.bucket(name)?).to_owned();
+    let page = call.service.store.list(name, &query)?;
+    let mut response = document("ListBucketResult", |w| {
+        w.text("Name", name.as_str());
         keys.text(w, "Prefix", &query.prefix);
         keys.text(w, "Marker", marker);
         // Without a delimiter the last key is the marker (S3 API Reference, ListObjects).
@@ -27,31 +28,27 @@ pub(super) fn v1(call: &Call<'_>, bucket: &BucketName) -> Answer {
         w.value("IsTruncated", page.truncated);
         contents(w, keys, &page, true);
         keys.common_prefixes(w, &page);
-    }))
+    });
+    set(&mut response, "x-amz-bucket-region", region);
+    Ok(response)
 }
 
-pub(super) fn v2(call: &Call<'_>, bucket: &BucketName) -> Answer {
+pub(super) fn v2(call: &Call<'_>, name: &BucketName) -> Answer {
     let keys = Keys { encode: list::encoding(call)? };
     let max = list::max(call, "max-keys")?;
     let token = call.query.get("continuation-token");
     let start_after = call.query.get("start-after").filter(|after| !after.is_empty() && token.is_none());
     let resumed = match token {
-        Some("") => {
-            return Err(super::invalid_argument(
-                "continuation-token",
-                "",
-                "The continuation token provided is incorrect",
-            ));
-        }
         Some(token) => Some(list::read_token(token)?),
         None => None,
     };
     let mut query = list::query(call, max, resumed.as_deref().or(start_after));
     query.group_listed = token.is_some();
-    let page = call.service.store.list(bucket, &query)?;
+    let region = bucket::region_of(&call.service.store.bucket(name)?).to_owned();
+    let page = call.service.store.list(name, &query)?;
     let with_owner = call.query.get("fetch-owner") == Some("true");
-    Ok(document("ListBucketResult", |w| {
-        w.text("Name", bucket.as_str());
+    let mut response = document("ListBucketResult", |w| {
+        w.text("Name", name.as_str());
         keys.text(w, "Prefix", &query.prefix);
         keys.optional(w, "StartAfter", start_after);
         w.optional("ContinuationToken", token);
@@ -64,7 +61,9 @@ pub(super) fn v2(call: &Call<'_>, bucket: &BucketName) -> Answer {
         w.value("IsTruncated", page.truncated);
         contents(w, keys, &page, with_owner);
         keys.common_prefixes(w, &page);
-    }))
+    });
+    set(&mut response, "x-amz-bucket-region", region);
+    Ok(response)
 }
 
 fn last(page: &Page<Version>) -> Option<&str> {

@@ -4,6 +4,7 @@ mod attributes;
 mod bucket;
 mod copy;
 mod delete;
+mod encoded_word;
 mod intake;
 mod list;
 mod list_objects;
@@ -38,9 +39,7 @@ type Answer = Result<Response<Body>, S3Error>;
 pub(crate) async fn perform(operation: Operation, target: Target, call: &mut Call<'_>) -> Answer {
     use Operation as Op;
     if let Op::Unsupported(name) = operation {
-        return Err(S3Error::new(Code::NotImplemented)
-            .message(format!("this server does not implement the operation {name}"))
-            .extra("Operation", name));
+        return Err(unsupported(name, operation, &target, call));
     }
     attributes::check_expected_owner(&call.head.headers)?;
     match target {
@@ -67,7 +66,7 @@ pub(crate) async fn perform(operation: Operation, target: Target, call: &mut Cal
             Op::HeadObject => object::head(call, &bucket, &key),
             Op::PutObject => object::put(call, &bucket, &key).await,
             Op::DeleteObject => delete::one(call, &bucket, &key).await,
-            Op::CopyObject => copy::object(call, &bucket, &key).await,
+            Op::CopyObject => copy::whole(call, &bucket, &key).await,
             Op::GetObjectAttributes => object_attributes::get(call, &bucket, &key),
             Op::GetObjectTagging => tagging::get_object(call, &bucket, &key),
             Op::PutObjectTagging => tagging::put_object(call, &bucket, &key).await,
@@ -81,6 +80,23 @@ pub(crate) async fn perform(operation: Operation, target: Target, call: &mut Cal
             other => unreachable!("{other:?} is not routed to an object"),
         },
     }
+}
+
+/// Refuses an operation by name. A request that no server could fulfil, for another account's bucket or for
+/// none, is refused for that.
+fn unsupported(name: &'static str, operation: Operation, target: &Target, call: &Call<'_>) -> S3Error {
+    let fault = match target {
+        Target::Bucket(bucket) | Target::Object(bucket, _) if !operation.comes_unsigned() => {
+            attributes::check_expected_owner(&call.head.headers)
+                .and_then(|()| Ok(call.service.store.bucket(bucket).map(drop)?))
+        }
+        _ => Ok(()),
+    };
+    fault.err().unwrap_or_else(|| {
+        S3Error::new(Code::NotImplemented)
+            .message(format!("this server does not implement the operation {name}"))
+            .extra("Operation", name)
+    })
 }
 
 /// An answer without a body.
@@ -179,6 +195,10 @@ impl From<StoreError> for S3Error {
                 Completion::Checksum(algorithm) => S3Error::new(Code::BadDigest).message(format!(
                     "The {} you specified did not match the calculated checksum.",
                     algorithm.as_str().to_ascii_lowercase()
+                )),
+                Completion::PartChecksum { number, algorithm } => S3Error::new(Code::BadDigest).message(format!(
+                    "The {} you specified for part {number} did not match what we received.",
+                    algorithm.lower()
                 )),
                 Completion::PartChecksumMissing { number, algorithm } => S3Error::new(Code::InvalidRequest)
                     .message(format!(

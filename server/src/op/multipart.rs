@@ -17,7 +17,7 @@ use crate::names::{BucketName, Key, sequenced_id};
 use crate::precondition::WriteCondition;
 use crate::service::Call;
 use crate::store::model::{Blob, Part, Upload};
-use crate::store::{CompleteRequest, Completed, Listed};
+use crate::store::{CompleteRequest, Completed, Completion, Listed, StoreError};
 use crate::xml::Element;
 
 /// Part numbers go up to this (S3 User Guide, "Multipart upload limits").
@@ -28,7 +28,7 @@ pub(super) async fn create(call: &Call<'_>, bucket: &BucketName, key: &Key) -> A
     let upload = Upload {
         seq: 0,
         id: String::new(),
-        initiated: call.now,
+        initiated: call.now.whole_second(),
         attributes: attributes::from_headers(headers)?,
         tags: tagging::from_header(headers)?,
         checksum: MultipartChecksum::from_headers(headers)?.map(|asked| (asked.algorithm, asked.kind)),
@@ -101,26 +101,30 @@ pub(super) async fn upload_part(call: &mut Call<'_>, bucket: &BucketName, key: &
 pub(super) async fn complete(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
     let condition = WriteCondition::of_write(&call.head.headers)?;
     let id = upload_id(call).to_owned();
-    let request = intake::document(call, "CompleteMultipartUpload").await?;
-    let listed = listed_parts(request.as_ref(), &id)?;
+    let upload = call.service.store.upload(bucket, key, &id);
+    // The checksum headers speak of the object, and not of the document.
+    let request = intake::document_without_checksum(call, "CompleteMultipartUpload").await?;
+    let listed = match listed_parts(request.as_ref(), &id) {
+        Ok(listed) => listed,
+        Err(error) => return Err(upload.err().map_or(error, S3Error::from)),
+    };
     let headers = &call.head.headers;
-    if let Ok(upload) = call.service.store.upload(bucket, key, &id) {
-        check_type(headers, &upload)?;
-    }
+    // An upload that is not open may have been completed before, by this same request.
+    let checksum = match &upload {
+        Ok(upload) => {
+            check_type(headers, upload)?;
+            expected_checksum(headers, upload)?
+        }
+        Err(_) => None,
+    };
     let size = match attributes::text(headers, "x-amz-mp-object-size") {
         None => None,
         Some(text) => Some(text.parse().map_err(|_| {
             S3Error::new(Code::InvalidRequest).message("Value for x-amz-mp-object-size header is invalid.")
         })?),
     };
-    let request = CompleteRequest {
-        listed,
-        condition,
-        checksum: object_checksum(headers)?,
-        size,
-        now: call.now,
-        random: call.service.random(),
-    };
+    let request =
+        CompleteRequest { listed, condition, checksum, size, now: call.now, random: call.service.random() };
     let Completed { placed, etag, checksum } = call.service.store.complete(bucket, key, &id, request).await?;
     let location = location(headers, bucket, key, call);
     let mut response = document("CompleteMultipartUploadResult", |w| {
@@ -167,16 +171,21 @@ fn check_type(headers: &HeaderMap, upload: &Upload) -> Result<(), S3Error> {
     )))
 }
 
-/// The checksum that the whole object must have.
-fn object_checksum(headers: &HeaderMap) -> Result<Option<Checksum>, S3Error> {
-    for algorithm in Algorithm::ALL {
-        let Some(text) = attributes::text(headers, algorithm.header()) else { continue };
-        return Checksum::parse(algorithm, &text).map(Some).ok_or_else(|| {
-            S3Error::new(Code::InvalidRequest)
-                .message(format!("Value for {} header is invalid.", algorithm.header()))
-        });
+/// The checksum that the whole object must have. An upload that was created without an algorithm does not
+/// look at it, and one for a full object believes only a request that says so too (both recorded).
+fn expected_checksum(headers: &HeaderMap, upload: &Upload) -> Result<Option<Checksum>, S3Error> {
+    let Some((algorithm, kind)) = upload.checksum else { return Ok(None) };
+    let sent =
+        Algorithm::ALL.iter().find_map(|sent| Some((*sent, attributes::text(headers, sent.header())?)));
+    let Some((sent, text)) = sent else { return Ok(None) };
+    let checksum = Checksum::parse(sent, &text).ok_or_else(|| {
+        S3Error::new(Code::InvalidRequest).message(format!("Value for {} header is invalid.", sent.header()))
+    })?;
+    let typed = headers.contains_key("x-amz-checksum-type");
+    if sent != algorithm || (kind == checksum::Type::FullObject && !typed) {
+        return Err(StoreError::Completion(Completion::Checksum(algorithm)).into());
     }
-    Ok(None)
+    Ok(Some(checksum))
 }
 
 fn listed_parts(request: Option<&Element>, upload_id: &str) -> Result<Vec<Listed>, S3Error> {
@@ -253,4 +262,40 @@ pub(super) fn list_parts(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Ans
             });
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_checksum_counts_where_the_upload_has_one() {
+        use checksum::Type::{Composite, FullObject};
+        let crc = (Algorithm::Crc32c, "x-amz-checksum-crc32c", "Nks/tw==");
+        let typed = ("x-amz-checksum-type", "FULL_OBJECT");
+        for (asked, headers, expected) in [
+            (None, &[(crc.1, "no checksum at all")][..], Ok(None)),
+            (Some(FullObject), &[(crc.1, crc.2), typed], Ok(Some(crc.2.to_owned()))),
+            (Some(FullObject), &[(crc.1, crc.2)], Err(Code::BadDigest)),
+            (Some(FullObject), &[("x-amz-checksum-crc32", "Nks/tw=="), typed], Err(Code::BadDigest)),
+            (Some(FullObject), &[(crc.1, "x"), typed], Err(Code::InvalidRequest)),
+            (Some(Composite), &[(crc.1, "Nks/tw==-2")], Ok(Some("Nks/tw==-2".to_owned()))),
+            (Some(Composite), &[], Ok(None)),
+        ] {
+            let upload = Upload {
+                seq: 1,
+                id: String::new(),
+                initiated: crate::instant::Instant::from_epoch_ms(0),
+                attributes: crate::store::model::Attributes::default(),
+                tags: Vec::new(),
+                checksum: asked.map(|kind| (crc.0, kind)),
+            };
+            let map: HeaderMap = headers
+                .iter()
+                .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()))
+                .collect();
+            let checksum = expected_checksum(&map, &upload).map_err(|error| error.code);
+            assert_eq!(checksum.map(|c| c.map(|c| c.text())), expected, "{asked:?} {headers:?}");
+        }
+    }
 }

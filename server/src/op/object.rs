@@ -89,6 +89,9 @@ fn read(call: &Call<'_>, bucket: &BucketName, key: &Key, with_body: bool) -> Ans
     let overrides = overrides(call)?;
     let found = find(call, bucket, key)?;
     let object = found.object()?;
+    if with_body {
+        check_retrievable(object)?;
+    }
     let headers = &call.head.headers;
     match precondition::OBJECT.evaluate(headers, &object.etag, found.version.last_modified, call.now) {
         ReadOutcome::Proceed => {}
@@ -125,6 +128,16 @@ fn read(call: &Call<'_>, bucket: &BucketName, key: &Key, with_body: bool) -> Ans
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
     Ok(response)
+}
+
+/// Bytes in the two archive classes are read only once they are restored, which this server does not do.
+pub(super) fn check_retrievable(object: &Object) -> Result<(), S3Error> {
+    match object.attributes.storage_class.as_deref() {
+        Some(class @ ("GLACIER" | "DEEP_ARCHIVE")) => {
+            Err(S3Error::new(Code::InvalidObjectState).extra("StorageClass", class))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn set_str(response: &mut Response<Body>, name: HeaderName, value: &str) {

@@ -7,6 +7,7 @@ use super::{Answer, answer, document, intake, invalid_argument, object, set_vers
 use crate::error::{Code, S3Error};
 use crate::names::{BucketName, Key};
 use crate::service::Call;
+use crate::store::Found;
 use crate::store::model::Pair;
 use crate::xml::{Element, Writer};
 
@@ -37,8 +38,27 @@ pub(super) async fn delete_bucket(call: &Call<'_>, bucket: &BucketName) -> Answe
     Ok(answer(StatusCode::NO_CONTENT))
 }
 
+/// The object whose tags are meant. A current delete marker has no tags, and is not taken for absence.
+fn find<'a>(call: &Call<'a>, bucket: &BucketName, key: &Key) -> Result<Found<'a>, S3Error> {
+    object::find(call, bucket, key).map_err(|error| {
+        if error.headers.iter().any(|(name, _)| *name == "x-amz-delete-marker") {
+            let refused = S3Error::new(Code::MethodNotAllowed)
+                .extra("Method", call.head.method.as_str())
+                .extra("ResourceType", "DeleteMarker");
+            return S3Error { headers: error.headers, ..refused };
+        }
+        error
+    })
+}
+
 pub(super) fn get_object(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
-    let found = object::find(call, bucket, key)?;
+    let found = find(call, bucket, key).map_err(|error| match error.code {
+        // Here alone the document names the bucket too (recorded).
+        Code::NoSuchKey => {
+            S3Error::new(Code::NoSuchKey).extra("Key", format!("{}/{}", bucket.as_str(), key.as_str()))
+        }
+        _ => error,
+    })?;
     let tags = &found.object()?.tags;
     let mut response = document("Tagging", |w| write(w, tags));
     set_version(&mut response, found.versioned.then_some(&found.version.id));
@@ -46,7 +66,7 @@ pub(super) fn get_object(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Ans
 }
 
 pub(super) async fn put_object(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
-    object::find(call, bucket, key)?;
+    find(call, bucket, key)?;
     let set = read_tag_set(call).await?;
     let tags = read_tags(&set, "Tag")?;
     if tags.len() > MAX_OBJECT_TAGS {
@@ -56,7 +76,7 @@ pub(super) async fn put_object(call: &mut Call<'_>, bucket: &BucketName, key: &K
 }
 
 pub(super) async fn delete_object(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
-    object::find(call, bucket, key)?;
+    find(call, bucket, key)?;
     replace(call, bucket, key, Vec::new(), StatusCode::NO_CONTENT).await
 }
 
@@ -111,7 +131,8 @@ fn too_many(max: usize) -> S3Error {
 async fn read_tag_set(call: &mut Call<'_>) -> Result<Element, S3Error> {
     let malformed = || S3Error::new(Code::MalformedXML);
     let request = intake::document(call, "Tagging").await?.ok_or_else(malformed)?;
-    request.children.into_iter().find(|child| child.name == "TagSet").ok_or_else(malformed)
+    // SDKs leave an empty set out.
+    Ok(request.children.into_iter().find(|child| child.name == "TagSet").unwrap_or_default())
 }
 
 /// The tags of a bucket. At creation AWS words the refusal of reserved keys in another way.

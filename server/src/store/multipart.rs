@@ -35,7 +35,7 @@ pub(crate) struct CompleteRequest {
     /// In ascending order of their numbers.
     pub(crate) listed: Vec<Listed>,
     pub(crate) condition: WriteCondition,
-    /// `x-amz-checksum-*`: what the object's checksum must be.
+    /// What the object's checksum must be.
     pub(crate) checksum: Option<Checksum>,
     /// `x-amz-mp-object-size`: what the object's size must be.
     pub(crate) size: Option<u64>,
@@ -50,6 +50,8 @@ pub(crate) enum Completion {
     Size { expected: u64, actual: u64 },
     #[error("the {0} checksum of the request is not that of the parts")]
     Checksum(checksum::Algorithm),
+    #[error("part {number} is listed with a {algorithm} checksum, which the upload does not use")]
+    PartChecksum { number: u16, algorithm: checksum::Algorithm },
     #[error("part {number} is listed without its {algorithm} checksum")]
     PartChecksumMissing { number: u16, algorithm: checksum::Algorithm },
 }
@@ -339,11 +341,13 @@ fn chosen_parts(rows: &dyn Rows, upload: &Upload, listed: &[Listed]) -> Decided<
         let row = rows::part(upload.seq, wanted.number);
         let Some(value) = rows.get(&row)? else { return Ok(Err(invalid(wanted))) };
         let (part, _) = rows::decode::<Part>(&row, &value)?;
-        let same_checksum = wanted.checksum.is_none_or(|checksum| Some(checksum) == part.checksum);
-        if part.etag != wanted.etag || !same_checksum {
+        if part.etag != wanted.etag {
             return Ok(Err(invalid(wanted)));
         }
         parts.push(part);
+    }
+    if let Some(error) = wrong_checksum(upload, listed, &parts, invalid) {
+        return Ok(Err(error));
     }
     let before_last = parts.split_last().map_or(&[][..], |(_, before)| before);
     if let Some(small) = before_last.iter().find(|part| part.size < MIN_PART_BYTES) {
@@ -354,6 +358,31 @@ fn chosen_parts(rows: &dyn Rows, upload: &Upload, listed: &[Listed]) -> Decided<
         }));
     }
     Ok(Ok(parts))
+}
+
+/// The first part that is listed with another checksum than it has; of a composite's parts AWS names the last
+/// one, and a checksum of another algorithm is not a part that isn't there (all recorded). Pure.
+fn wrong_checksum(
+    upload: &Upload,
+    listed: &[Listed],
+    parts: &[Part],
+    invalid: impl Fn(&Listed) -> StoreError,
+) -> Option<StoreError> {
+    let mut wrong = listed.iter().zip(parts).filter_map(|(listed, part)| {
+        let checksum = listed.checksum.filter(|checksum| Some(*checksum) != part.checksum)?;
+        Some((listed, checksum.algorithm()))
+    });
+    match upload.checksum {
+        Some((expected, checksum::Type::Composite)) => {
+            let (listed, algorithm) = wrong.next_back()?;
+            if algorithm == expected {
+                return Some(invalid(listed));
+            }
+            let number = listed.number;
+            Some(StoreError::Completion(Completion::PartChecksum { number, algorithm }))
+        }
+        _ => wrong.next().map(|(listed, _)| invalid(listed)),
+    }
 }
 
 /// The object that the parts make, where it is what the request says. Pure.
