@@ -48,8 +48,7 @@ pub(super) async fn put(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> 
     let mut response = answer(StatusCode::OK);
     set(&mut response, "etag", etag_of(&etag));
     set_encryption(&mut response);
-    // Under suspended versioning AWS names the null version on reads and not here (recorded).
-    set_version(&mut response, placed.version.as_ref().filter(|version| **version != VersionId::Null));
+    set_version(&mut response, placed.version.as_ref());
     attributes::set_checksum(&mut response, checksum.as_ref());
     Ok(response)
 }
