@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -13,14 +14,21 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::service::Service;
+use crate::service::{RequestBody, Service};
 
 /// How long a client may take to send the head of a request. An idle connection counts as one that is late.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// How long requests under way may still take when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How much of a body that nobody wants is read: enough for most uploads, and no more than a moment on loopback.
+const MAX_DRAIN_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How long such a body may stop arriving before the connection is given up.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A pause after the system refused a connection, most likely for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -47,8 +55,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Arc<Service>, mut stop
         }
     }
     drop(listener);
-    let ended =
-        tokio::time::timeout(STOP_TIMEOUT, async { while connections.join_next().await.is_some() {} });
+    let ended = timeout(STOP_TIMEOUT, async { while connections.join_next().await.is_some() {} });
     if ended.await.is_err() {
         tracing::warn!(open = connections.len(), "closing connections whose requests did not end");
     }
@@ -63,7 +70,14 @@ async fn connection(socket: TcpStream, service: Arc<Service>, mut stop: watch::R
         let service = service.clone();
         async move {
             let (head, body) = request.into_parts();
-            Ok::<_, Infallible>(service.call(head, body.map_err(Into::into).boxed()).await)
+            let mut body: RequestBody = body.map_err(Into::into).boxed();
+            // Reading would ask a client that waits for a `100 Continue` to send what nobody wants.
+            let waits = head.headers.contains_key(http::header::EXPECT);
+            let response = service.call(head, &mut body).await;
+            if !waits && !body.is_end_stream() {
+                tokio::spawn(drain(body));
+            }
+            Ok::<_, Infallible>(response)
         }
     });
     let connection = http1::Builder::new()
@@ -82,6 +96,19 @@ async fn connection(socket: TcpStream, service: Arc<Service>, mut stop: watch::R
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// Reads the rest of a body that the answer did not need, while that is on its way: a client that sends all before
+/// it reads then finds the answer, and the connection can be used again.
+async fn drain(mut body: RequestBody) {
+    let mut left = MAX_DRAIN_BYTES;
+    while let Ok(Some(Ok(frame))) = timeout(DRAIN_TIMEOUT, body.frame()).await {
+        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+        match left.checked_sub(length) {
+            Some(rest) => left = rest,
+            None => break,
+        }
     }
 }
 

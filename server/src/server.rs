@@ -259,7 +259,7 @@ impl Engine {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        self.service.call(head, body.map_err(Into::into).boxed()).await
+        self.service.call(head, &mut body.map_err(Into::into).boxed()).await
     }
 
     /// Makes a bucket.

@@ -21,10 +21,6 @@ use crate::xml::Writer;
 /// Bytes of all header names and values of one request (S3 User Guide, "Request headers": 8 KB).
 const MAX_HEADER_BYTES: usize = 8 * 1024;
 
-/// How much of a body that nobody wants is read, so that the client gets its answer before the
-/// connection closes: enough for most uploads, and no more than a moment on loopback.
-const MAX_DRAIN_BYTES: u64 = 64 * 1024 * 1024;
-
 /// A request's body, from a socket or not.
 pub(crate) type RequestBody =
     http_body_util::combinators::BoxBody<bytes::Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -72,17 +68,15 @@ impl Service {
         bytes
     }
 
-    /// Answers one request.
-    pub(crate) async fn call(&self, mut head: Parts, mut body: RequestBody) -> Response<Body> {
+    /// Answers one request. A refusal may leave some of the body unread.
+    pub(crate) async fn call(&self, mut head: Parts, body: &mut RequestBody) -> Response<Body> {
         let now = (self.settings.clock)();
         let id = RequestId(self.random());
-        let mut response = match self.answer(&mut head, &mut body, now).await {
+        let mut response = match self.answer(&mut head, body, now).await {
             Ok(response) => response,
             Err(error) => {
                 let mut response = render_error(&error, &head, &id);
-                if !head.headers.contains_key(EXPECT) {
-                    drain(&mut body).await;
-                } else if !body.is_end_stream() {
+                if head.headers.contains_key(EXPECT) && !body.is_end_stream() {
                     // A client that waits for `100 Continue` and gets this instead sends no body, so the next
                     // request on the connection would be taken for it (RFC 9110 section 10.1.1).
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -204,19 +198,6 @@ fn render_error(error: &S3Error, head: &Parts, id: &RequestId) -> Response<Body>
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     *response.body_mut() = Body::from(document);
     response
-}
-
-/// Reads the rest of a body that the answer does not need, up to a bound.
-async fn drain(body: &mut RequestBody) {
-    use http_body_util::BodyExt as _;
-    let mut left = MAX_DRAIN_BYTES;
-    while let Some(Ok(frame)) = body.frame().await {
-        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-        match left.checked_sub(length) {
-            Some(rest) => left = rest,
-            None => break,
-        }
-    }
 }
 
 /// What every answer has.
