@@ -3,7 +3,9 @@
 
 #![allow(dead_code, reason = "each test crate uses a part of it")]
 
+pub mod sign;
 pub mod slow;
+pub mod wire;
 pub mod xml;
 
 use std::sync::Arc;

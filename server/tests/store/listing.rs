@@ -61,11 +61,12 @@ async fn page(rig: &Rig, list: List, query: &str, max: usize) -> Page {
             encoded(&one("NextKeyMarker")),
             one("NextVersionIdMarker")
         ),
-        List::Uploads => format!(
-            "key-marker={}&upload-id-marker={}",
-            encoded(&one("NextKeyMarker")),
-            one("NextUploadIdMarker")
-        ),
+        // As on AWS, a page that ends with a common prefix names no marker: clients take the prefix.
+        List::Uploads => {
+            let marker = texts("CommonPrefixes/Prefix").pop().filter(|_| one("NextKeyMarker").is_empty());
+            let marker = marker.unwrap_or_else(|| one("NextKeyMarker"));
+            format!("key-marker={}&upload-id-marker={}", encoded(&marker), one("NextUploadIdMarker"))
+        }
     };
     let truncated = root.texts("IsTruncated") == ["true"];
     if list == List::V2 {
@@ -115,7 +116,7 @@ fn model<'a>(
             Some(at) => {
                 let group = &key[..prefix.len() + at + delimiter.len()];
                 let listed = prefixes.last().is_some_and(|last| last == group);
-                if !listed && !(skip_group_of_after && after.starts_with(group)) {
+                if !(listed || skip_group_of_after && after.starts_with(group)) {
                     prefixes.push(group.to_owned());
                 }
             }
