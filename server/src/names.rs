@@ -5,6 +5,43 @@ use crate::error::{Code, S3Error};
 /// Longest object key, in bytes of UTF-8 after URL-decoding (S3 User Guide, "Naming Amazon S3 objects").
 pub(crate) const MAX_KEY_BYTES: usize = 1024;
 
+/// The regions that have S3 (AWS General Reference, "Amazon S3 endpoints and quotas").
+pub(crate) const REGIONS: [&str; 33] = [
+    "af-south-1",
+    "ap-east-1",
+    "ap-northeast-1",
+    "ap-northeast-2",
+    "ap-northeast-3",
+    "ap-south-1",
+    "ap-south-2",
+    "ap-southeast-1",
+    "ap-southeast-2",
+    "ap-southeast-3",
+    "ap-southeast-4",
+    "ap-southeast-5",
+    "ca-central-1",
+    "ca-west-1",
+    "cn-north-1",
+    "cn-northwest-1",
+    "eu-central-1",
+    "eu-central-2",
+    "eu-north-1",
+    "eu-south-1",
+    "eu-south-2",
+    "eu-west-1",
+    "eu-west-2",
+    "eu-west-3",
+    "il-central-1",
+    "me-central-1",
+    "me-south-1",
+    "sa-east-1",
+    "us-east-1",
+    "us-east-2",
+    "us-gov-east-1",
+    "us-west-1",
+    "us-west-2",
+];
+
 /// A bucket's name (S3 User Guide, "General purpose bucket naming rules").
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BucketName(String);

@@ -12,6 +12,7 @@ use crate::auth::{self, AuthMode, Context, Keys, Verified};
 use crate::control;
 use crate::error::{Code, S3Error};
 use crate::instant::Instant;
+use crate::names::REGIONS;
 use crate::op;
 use crate::route::{Address, Operation, Query, Target, route};
 use crate::store::Store;
@@ -118,7 +119,8 @@ impl Service {
         let context = Context {
             keys: &self.settings.keys,
             mode: self.settings.auth,
-            region: (!self.settings.any_region).then_some(self.settings.region.as_str()),
+            region: Some(&self.settings.region),
+            other_regions: if self.settings.any_region { &REGIONS } else { &[] },
             host_bucket: host_bucket.as_deref(),
             now: now.datetime(),
         };

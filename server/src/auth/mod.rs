@@ -40,6 +40,8 @@ pub struct Context<'a> {
     pub mode: AuthMode,
     /// The region that a Version 4 scope must name; nothing accepts any.
     pub region: Option<&'a str>,
+    /// Further regions that it may name.
+    pub other_regions: &'a [&'a str],
     /// The bucket, if the Host names it (Version 2 signs it as part of the resource).
     pub host_bucket: Option<&'a str>,
     /// The server's clock.

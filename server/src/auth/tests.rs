@@ -29,7 +29,11 @@ fn parts(text: &str) -> Parts {
 fn ask(text: &str, mode: AuthMode, now: OffsetDateTime) -> Result<Verified, S3Error> {
     let keys = keys();
     let host_bucket = text.contains("host: bucket.").then_some("bucket");
-    verify(&parts(text), &Context { keys: &keys, mode, region: Some("us-east-1"), host_bucket, now })
+    let other_regions = &["us-west-2"];
+    verify(
+        &parts(text),
+        &Context { keys: &keys, mode, region: Some("us-east-1"), other_regions, host_bucket, now },
+    )
 }
 
 /// The answer in words: whose key, or code, message and elements of the refusal.
@@ -468,4 +472,21 @@ fn headers_that_stand_in_the_query_are_handed_on() {
     assert_eq!(hoisted(&signed), "if-none-match=* x-amz-checksum-crc32=AAAAAA== x-amz-meta-foo=b c");
     let two = "PUT /k?AWSAccessKeyId=assay&Signature=x&Expires=1&x-amz-meta-foo=b&content-type=t&versionId=1\nhost: h";
     assert_eq!(hoisted(two), "content-type=t x-amz-meta-foo=b");
+}
+
+#[test]
+fn a_further_region_is_as_good_as_the_first_and_is_remembered() {
+    let scoped = |region: &str| {
+        format!(
+            "GET /
+            host: s3.test
+            x-amz-date: 20130524T000000Z
+            x-amz-content-sha256: UNSIGNED-PAYLOAD
+            authorization: AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/{region}/s3/aws4_request,SignedHeaders=host;x-amz-date,Signature=00"
+        )
+    };
+    assert!(strict(&scoped("us-west-2")).starts_with("403 SignatureDoesNotMatch"));
+    assert!(strict(&scoped("aws-global")).starts_with("400 AuthorizationHeaderMalformed"));
+    let verified = ask(&scoped("us-west-2"), AuthMode::Any, NOW).expect("nothing is checked");
+    assert_eq!(verified.region.as_deref(), Some("us-west-2"));
 }

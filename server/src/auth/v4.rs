@@ -85,7 +85,7 @@ impl<'a> Credential<'a> {
     }
 
     /// Terminal, service, region and day, each of which AWS names when it is wrong.
-    fn check(&self, place: Place, region: Option<&str>, timestamp: &str) -> Result<(), S3Error> {
+    fn check(&self, place: Place, context: &Context<'_>, timestamp: &str) -> Result<(), S3Error> {
         if self.terminal != TERMINAL {
             let what =
                 format!("incorrect terminal \"{}\". This endpoint uses \"{TERMINAL}\".", self.terminal);
@@ -96,8 +96,9 @@ impl<'a> Credential<'a> {
                 format!("incorrect service \"{}\". This endpoint belongs to \"{SERVICE}\".", self.service);
             return Err(place.malformed(&what));
         }
-        if let Some(expected) = region
+        if let Some(expected) = context.region
             && self.region != expected
+            && !context.other_regions.contains(&self.region)
         {
             let what = format!("the region '{}' is wrong; expecting '{expected}'", self.region);
             return Err(place.malformed(&what).extra("Region", expected));
@@ -142,7 +143,7 @@ pub(super) fn verify_header(
         return Ok(Verified { region, ..verified });
     }
     let (time, timestamp) = request_time(&parts.headers)?;
-    credential.check(Place::Header, context.region, &timestamp)?;
+    credential.check(Place::Header, context, &timestamp)?;
     let payload = content_sha256(&parts.headers)?;
     let signed = Signed {
         credential,
@@ -194,7 +195,7 @@ pub(super) fn verify_query(parts: &Parts, query: &Query, context: &Context<'_>) 
     let time = parse_timestamp(&timestamp)
         .ok_or_else(|| fault("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
     let expires = expires(text("X-Amz-Expires"))?;
-    credential.check(Place::Query, context.region, &timestamp)?;
+    credential.check(Place::Query, context, &timestamp)?;
     if !context.keys.contains(credential.access_key) {
         return Err(unknown_key(credential.access_key));
     }

@@ -288,6 +288,7 @@ fn published(trailer: bool) -> (BodyPlan, Vec<u8>) {
         keys: &keys,
         mode: AuthMode::Strict,
         region: Some("us-east-1"),
+        other_regions: &[],
         host_bucket: None,
         now: datetime!(2013-05-24 00:00:00 UTC),
     };

@@ -4,48 +4,12 @@ use http::StatusCode;
 
 use super::{Answer, OWNER_ID, answer, attributes, document, intake, invalid_argument, list, set, tagging};
 use crate::error::{Code, S3Error};
-use crate::names::BucketName;
+use crate::names::{BucketName, REGIONS};
 use crate::service::Call;
 use crate::store::model::{Bucket, Versioning};
 
 /// Buckets on one page of ListBuckets (S3 API Reference, ListBuckets).
 const MAX_BUCKETS: usize = 10_000;
-
-const REGIONS: [&str; 33] = [
-    "af-south-1",
-    "ap-east-1",
-    "ap-northeast-1",
-    "ap-northeast-2",
-    "ap-northeast-3",
-    "ap-south-1",
-    "ap-south-2",
-    "ap-southeast-1",
-    "ap-southeast-2",
-    "ap-southeast-3",
-    "ap-southeast-4",
-    "ap-southeast-5",
-    "ca-central-1",
-    "ca-west-1",
-    "cn-north-1",
-    "cn-northwest-1",
-    "eu-central-1",
-    "eu-central-2",
-    "eu-north-1",
-    "eu-south-1",
-    "eu-south-2",
-    "eu-west-1",
-    "eu-west-2",
-    "eu-west-3",
-    "il-central-1",
-    "me-central-1",
-    "me-south-1",
-    "sa-east-1",
-    "us-east-1",
-    "us-east-2",
-    "us-gov-east-1",
-    "us-west-1",
-    "us-west-2",
-];
 
 fn arn(bucket: &str) -> String {
     format!("arn:aws:s3:::{bucket}")
@@ -73,6 +37,10 @@ pub(super) fn list(call: &Call<'_>) -> Answer {
             .message(format!("Argument value {region} is not a valid AWS Region"))
             .extra("ArgumentName", "bucket-region"));
     }
+    // A request without any of its parameters is not told regions (S3 API Reference, Bucket; recorded).
+    let asked = ["max-buckets", "bucket-region", "prefix", "continuation-token"]
+        .iter()
+        .any(|parameter| call.query.has(parameter));
     let prefix = call.query.get("prefix");
     let token = call.query.get("continuation-token");
     let mut after = token.filter(|token| !token.is_empty()).map(list::read_token).transpose()?;
@@ -101,7 +69,9 @@ pub(super) fn list(call: &Call<'_>) -> Answer {
                 w.element("Bucket", |w| {
                     w.text("Name", name);
                     w.text("CreationDate", bucket.created.iso8601());
-                    w.text("BucketRegion", region_of(bucket));
+                    if asked {
+                        w.text("BucketRegion", region_of(bucket));
+                    }
                     w.text("BucketArn", arn(name));
                 });
             }

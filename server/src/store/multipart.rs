@@ -360,29 +360,23 @@ fn chosen_parts(rows: &dyn Rows, upload: &Upload, listed: &[Listed]) -> Decided<
     Ok(Ok(parts))
 }
 
-/// The first part that is listed with another checksum than it has; of a composite's parts AWS names the last
-/// one, and a checksum of another algorithm is not a part that isn't there (all recorded). Pure.
+/// The first part that is listed with another checksum than it has (AWS names any of them). In a composite, a
+/// checksum of another algorithm is not taken for a part that isn't there (recorded). Pure.
 fn wrong_checksum(
     upload: &Upload,
     listed: &[Listed],
     parts: &[Part],
     invalid: impl Fn(&Listed) -> StoreError,
 ) -> Option<StoreError> {
-    let mut wrong = listed.iter().zip(parts).filter_map(|(listed, part)| {
+    let (listed, algorithm) = listed.iter().zip(parts).find_map(|(listed, part)| {
         let checksum = listed.checksum.filter(|checksum| Some(*checksum) != part.checksum)?;
         Some((listed, checksum.algorithm()))
-    });
-    match upload.checksum {
-        Some((expected, checksum::Type::Composite)) => {
-            let (listed, algorithm) = wrong.next_back()?;
-            if algorithm == expected {
-                return Some(invalid(listed));
-            }
-            let number = listed.number;
-            Some(StoreError::Completion(Completion::PartChecksum { number, algorithm }))
-        }
-        _ => wrong.next().map(|(listed, _)| invalid(listed)),
+    })?;
+    if upload.checksum.is_some_and(|(own, kind)| kind == checksum::Type::Composite && own != algorithm) {
+        let number = listed.number;
+        return Some(StoreError::Completion(Completion::PartChecksum { number, algorithm }));
     }
+    Some(invalid(listed))
 }
 
 /// The object that the parts make, where it is what the request says. Pure.
