@@ -188,13 +188,16 @@ fn serve(options: &Serve) -> Result<u8, Failure> {
         let mut terminate = listen_for(SignalKind::terminate())?;
         let mut interrupt = listen_for(SignalKind::interrupt())?;
         let server = builder(options).start().await?;
-        println!("assay-server listening on {}", server.endpoint());
-        println!("region {}, access key {}", server.region(), server.access_key());
+        // The file before the lines: whoever has read them finds it.
         if let Some(file) = &options.ready_file {
             announce(file, server.endpoint()).map_err(|error| {
                 Failure::usage(format!("cannot write the ready file {}: {error}", file.display()))
             })?;
         }
+        // Whoever closed the pipe does not want them, and the server goes on.
+        let mut out = std::io::stdout();
+        let _ = writeln!(out, "assay-server listening on {}", server.endpoint());
+        let _ = writeln!(out, "region {}, access key {}", server.region(), server.access_key());
         let code = tokio::select! {
             _ = terminate.recv() => STOPPED,
             _ = interrupt.recv() => INTERRUPTED,
