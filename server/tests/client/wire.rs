@@ -68,14 +68,22 @@ impl Wire {
         let head = self.head().await;
         let bodiless = to_head || matches!(head.status, 100..200 | 204 | 304);
         let length = head.headers.get("content-length").map_or(0, |v| v.to_str().unwrap().parse().unwrap());
-        let body = if bodiless { Bytes::new() } else { within(self.take(length)).await };
+        let body = if bodiless { Bytes::new() } else { self.take(length).await };
         Answer { status: head.status, headers: head.headers, body }
     }
 
-    async fn take(&mut self, length: usize) -> Bytes {
-        while self.unread.len() < length {
-            assert!(self.fill().await, "the connection ended after {} of {length} bytes", self.unread.len());
-        }
+    /// The next bytes of a body.
+    pub async fn take(&mut self, length: usize) -> Bytes {
+        let all = async {
+            while self.unread.len() < length {
+                assert!(
+                    self.fill().await,
+                    "the connection ended after {} of {length} bytes",
+                    self.unread.len()
+                );
+            }
+        };
+        within(all).await;
         self.unread.drain(..length).collect::<Vec<_>>().into()
     }
 
