@@ -75,6 +75,11 @@ impl Source {
     }
 }
 
+/// The version that a copy is of, where it has a name of its own: AWS does not name the null one (recorded).
+fn named_version(found: &Found<'_>) -> Option<VersionId> {
+    Some(&found.version.id).filter(|id| found.versioned && **id != VersionId::Null).cloned()
+}
+
 /// A body read from the store and written to it again.
 struct Copied {
     body: Draft,
@@ -133,7 +138,7 @@ pub(super) async fn whole(call: &Call<'_>, bucket: &BucketName, key: &Key) -> An
     }
     let algorithm =
         asked.or(old.checksum.map(|checksum| checksum.value.algorithm())).unwrap_or(Algorithm::Crc64nvme);
-    let source_version = found.versioned.then(|| found.version.id.clone());
+    let source_version = named_version(&found);
     let mut attributes = if replace { given.clone() } else { old.attributes.clone() };
     // Class and redirect are never taken over from the source.
     attributes.storage_class = given.storage_class;
@@ -201,7 +206,7 @@ pub(super) async fn part(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Ans
     let id = multipart::upload_id(call);
     let upload = call.service.store.upload(bucket, key, id)?;
     let found = source.find(call)?;
-    let source_version = found.versioned.then(|| found.version.id.clone());
+    let source_version = named_version(&found);
     let (first, end) = source_range(headers, found.object()?.size)?;
     let algorithm = upload.checksum.map_or(Algorithm::Crc64nvme, |(algorithm, _)| algorithm);
     let copied = copy(call, found, first, end, algorithm).await?;

@@ -48,7 +48,8 @@ pub(super) async fn put(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> 
     let mut response = answer(StatusCode::OK);
     set(&mut response, "etag", etag_of(&etag));
     set_encryption(&mut response);
-    set_version(&mut response, placed.version.as_ref());
+    // Under suspended versioning reads and copies name the null version, and this does not (recorded).
+    set_version(&mut response, placed.version.as_ref().filter(|version| **version != VersionId::Null));
     attributes::set_checksum(&mut response, checksum.as_ref());
     Ok(response)
 }

@@ -29,7 +29,7 @@ pub(crate) struct NewObject {
 /// What a committed write became.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// `None` where versioning is not enabled.
+    /// `None` in a bucket where versioning was never enabled.
     pub(crate) version: Option<VersionId>,
     pub(crate) last_modified: Instant,
 }
@@ -274,8 +274,7 @@ impl Place<'_> {
         let id = self.make_room(rows, seq, random, &mut files)?;
         let version = Version { seq, id, last_modified: now.whole_second(), object: Some(object) };
         rows.put(&rows::current(self.bucket, self.key), encode_version(&version, parts)?)?;
-        // A suspended bucket writes the null version and does not say so (recorded).
-        let version_id = (self.versioning == Versioning::Enabled).then_some(version.id);
+        let version_id = (self.versioning != Versioning::Off).then_some(version.id);
         Ok((Placed { version: version_id, last_modified: version.last_modified }, files))
     }
 
