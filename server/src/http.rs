@@ -1,7 +1,7 @@
 //! The edge: sockets in, hyper between, sockets out.
 
-use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::service::{RequestBody, Service};
+use crate::fault::Outage;
+use crate::service::{Ending, RequestBody, Service};
 
 /// How long a client may take to send the head of a request. An idle connection counts as one that is late.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
@@ -30,27 +31,43 @@ const MAX_DRAIN_BYTES: u64 = 64 * 1024 * 1024;
 /// How long such a body may stop arriving before the connection is given up.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A pause after the system refused a connection, most likely for want of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// A pause after the system refused something, most likely for want of file descriptors.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Bytes of a request's head that hyper takes; S3's own, smaller limit answers before that.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Accepts until `stop` changes, then lets requests under way end.
 pub(crate) async fn serve(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
+    let Ok(address) = listener.local_addr() else { return };
+    let mut outage = service.outage.watch();
+    let mut listener = Some(listener);
     let mut connections = JoinSet::new();
+    let mut number = 0;
     loop {
+        let refuses = refuses(&service);
+        if refuses {
+            // Nothing listens, so the system itself refuses; those that are connected are cut off.
+            listener = None;
+            connections.abort_all();
+        } else if listener.is_none() {
+            listener = listen_again(address).await;
+        }
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((socket, _)) => {
-                    connections.spawn(connection(socket, service.clone(), stop.clone()));
+            accepted = accept(listener.as_ref()) => match accepted {
+                Ok(socket) => {
+                    number += 1;
+                    connections.spawn(connection(socket, number, service.clone(), stop.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    tokio::time::sleep(PAUSE).await;
                 }
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            _ = outage.changed() => {}
+            // An outage with an end of its own ends by the server's clock, which tells nobody.
+            () = tokio::time::sleep(PAUSE), if refuses => {}
             _ = stop.changed() => break,
         }
     }
@@ -61,7 +78,35 @@ pub(crate) async fn serve(listener: TcpListener, service: Arc<Service>, mut stop
     }
 }
 
-async fn connection(socket: TcpStream, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
+fn refuses(service: &Service) -> bool {
+    service.outage.at((service.settings.clock)()) == Some(Outage::Refuse)
+}
+
+async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
+    match listener {
+        Some(listener) => listener.accept().await.map(|(socket, _)| socket),
+        None => std::future::pending().await,
+    }
+}
+
+/// The listener of before the outage. Its port may be taken meanwhile, so it is asked for again and again.
+async fn listen_again(address: SocketAddr) -> Option<TcpListener> {
+    match TcpListener::bind(address).await {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            tracing::warn!(%error, %address, "cannot listen again");
+            tokio::time::sleep(PAUSE).await;
+            None
+        }
+    }
+}
+
+/// A connection that a fault ends without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("a fault reset the connection")]
+struct Gone;
+
+async fn connection(socket: TcpStream, number: u64, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
     // Head and body leave at once; without this a small answer can wait for the client's delayed ACK.
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "could not set TCP_NODELAY");
@@ -73,29 +118,36 @@ async fn connection(socket: TcpStream, service: Arc<Service>, mut stop: watch::R
             let mut body: RequestBody = body.map_err(Into::into).boxed();
             // Reading would ask a client that waits for a `100 Continue` to send what nobody wants.
             let waits = head.headers.contains_key(http::header::EXPECT);
-            let response = service.call(head, &mut body).await;
+            let ending = service.call(head, &mut body, Some(number)).await;
             if !waits && !body.is_end_stream() {
                 tokio::spawn(drain(body));
             }
-            Ok::<_, Infallible>(response)
+            match ending {
+                Ending::Answer(response) => Ok(response),
+                Ending::Reset => Err(Gone),
+                Ending::Never => std::future::pending().await,
+            }
         }
     });
-    let connection = http1::Builder::new()
+    let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
         .auto_date_header(false) // the service sets it, by its own clock
         .serve_connection(TokioIo::new(socket), answer);
-    tokio::pin!(connection);
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = &mut connection => ended,
         _ = stop.changed() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            std::pin::Pin::new(&mut connection).graceful_shutdown();
+            (&mut connection).await
         }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
+        // What ends early was cut: by the client, or by a fault. With no time to linger the client sees a reset.
+        if let Err(error) = connection.into_parts().io.into_inner().set_zero_linger() {
+            tracing::debug!(%error, "could not reset a connection");
+        }
     }
 }
 
@@ -116,7 +168,7 @@ async fn drain(mut body: RequestBody) {
 ///
 /// # Errors
 /// What the system says, most often that the port is in use.
-pub(crate) async fn bind(address: std::net::SocketAddr) -> io::Result<(TcpListener, std::net::SocketAddr)> {
+pub(crate) async fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(address).await?;
     let bound = listener.local_addr()?;
     Ok((listener, bound))

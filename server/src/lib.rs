@@ -18,8 +18,10 @@ mod checksum;
 mod control;
 mod error;
 mod etag;
+mod fault;
 mod http;
 mod instant;
+mod journal;
 mod names;
 mod op;
 mod precondition;
@@ -32,8 +34,10 @@ mod stream;
 mod xml;
 
 pub use auth::AuthMode;
+pub use fault::{Effect, FaultStatus, Loss, Outage, Rule, RuleError, Time};
 pub use instant::Instant;
-pub use server::{Builder, Engine, Error, Server, Snapshot};
+pub use journal::{Hit, Journal, Record, Unmet};
+pub use server::{Builder, Engine, Error, FaultGuard, OutageGuard, Server, Snapshot, UnfiredFaults};
 pub use store::disk::OpenError;
 pub use stream::Body;
 

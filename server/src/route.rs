@@ -6,57 +6,64 @@ use percent_encoding::percent_decode_str;
 use crate::error::{Code, S3Error};
 use crate::names::{BucketName, Key};
 
-/// An operation of the S3 API Reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names are those of the S3 API Reference")]
-pub enum Operation {
-    AbortMultipartUpload,
-    CompleteMultipartUpload,
-    CopyObject,
-    CreateBucket,
-    CreateMultipartUpload,
-    DeleteBucket,
-    DeleteBucketTagging,
-    DeleteObject,
-    DeleteObjectTagging,
-    DeleteObjects,
-    GetBucketLocation,
-    GetBucketTagging,
-    GetBucketVersioning,
-    GetObject,
-    GetObjectAttributes,
-    GetObjectTagging,
-    HeadBucket,
-    HeadObject,
-    ListBuckets,
-    ListMultipartUploads,
-    ListObjectVersions,
-    ListObjects,
-    ListObjectsV2,
-    ListParts,
-    PutBucketTagging,
-    PutBucketVersioning,
-    PutObject,
-    PutObjectTagging,
-    UploadPart,
-    UploadPartCopy,
-    /// One that S3 has and this server does not, by name.
-    Unsupported(&'static str),
+macro_rules! operations {
+    ($($name:ident)+) => {
+        /// An operation of the S3 API Reference.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Operation {
+            $($name,)+
+            /// One that S3 has and this server does not, by name.
+            Unsupported(&'static str),
+        }
+
+        impl Operation {
+            /// The name in the S3 API Reference.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)+
+                    Self::Unsupported(name) => name,
+                }
+            }
+        }
+    };
+}
+
+operations! {
+    AbortMultipartUpload
+    CompleteMultipartUpload
+    CopyObject
+    CreateBucket
+    CreateMultipartUpload
+    DeleteBucket
+    DeleteBucketTagging
+    DeleteObject
+    DeleteObjectTagging
+    DeleteObjects
+    GetBucketLocation
+    GetBucketTagging
+    GetBucketVersioning
+    GetObject
+    GetObjectAttributes
+    GetObjectTagging
+    HeadBucket
+    HeadObject
+    ListBuckets
+    ListMultipartUploads
+    ListObjectVersions
+    ListObjects
+    ListObjectsV2
+    ListParts
+    PutBucketTagging
+    PutBucketVersioning
+    PutObject
+    PutObjectTagging
+    UploadPart
+    UploadPartCopy
 }
 
 impl Operation {
-    /// The name in the S3 API Reference.
-    #[must_use]
-    pub fn name(self) -> String {
-        match self {
-            Self::Unsupported(name) => name.to_owned(),
-            known => format!("{known:?}"),
-        }
-    }
-
     /// Whether its requests carry no signature in header or query: a browser signs the form of an upload
     /// inside the form, and asks before a request across origins without signing at all.
-    #[must_use]
     pub(crate) fn comes_unsigned(self) -> bool {
         matches!(self, Self::Unsupported("PostObject" | "CORSPreflight"))
     }

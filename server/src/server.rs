@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -11,10 +12,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::auth::{AuthMode, Keys};
+use crate::fault::{FaultStatus, Loss, Outage, Rule};
 use crate::http as edge;
 use crate::instant::Instant;
+use crate::journal::Journal;
 use crate::names::BucketName;
-use crate::service::{Clock, Service, Settings};
+use crate::service::{Clock, Ending, Service, Settings};
 use crate::store::disk::{Disk, OpenError};
 use crate::store::index::Index;
 use crate::store::memory::Memory;
@@ -179,10 +182,10 @@ impl Builder {
         if self.region.is_empty() || self.access_key.is_empty() || self.secret_key.is_empty() {
             return Err(Error::Setting("region, access key and secret key must not be empty".to_owned()));
         }
-        let (index, files): (Box<dyn Index>, _) = match &self.data {
-            None => (Box::new(Memory::new()), None),
+        let (index, files): (Arc<dyn Index>, _) = match &self.data {
+            None => (Arc::new(Memory::new()), None),
             // The index first: it knows whether the directory is ours.
-            Some(directory) => (Box::new(Disk::open(directory)?), Some(directory.join("blobs"))),
+            Some(directory) => (Arc::new(Disk::open(directory)?), Some(directory.join("blobs"))),
         };
         let store = Store::open(index, files).await?;
         let settings = Settings {
@@ -252,14 +255,86 @@ impl Engine {
         &self.region
     }
 
-    /// Answers one request on the same path as one from a socket.
+    /// Answers one request on the same path as one from a socket. Where a fault loses the answer this never
+    /// resolves: see [`Engine::try_call`].
     pub async fn call<B>(&self, request: http::Request<B>) -> http::Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        match self.try_call(request).await {
+            Ok(response) => response,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Answers one request on the same path as one from a socket.
+    ///
+    /// # Errors
+    /// Where a fault loses the answer: how. The request may have been done.
+    pub async fn try_call<B>(&self, request: http::Request<B>) -> Result<http::Response<Body>, Loss>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let (head, body) = request.into_parts();
-        self.service.call(head, &mut body.map_err(Into::into).boxed()).await
+        match self.service.call(head, &mut body.map_err(Into::into).boxed(), None).await {
+            Ending::Answer(response) => Ok(response),
+            Ending::Reset => Err(Loss::Reset),
+            Ending::Never => Err(Loss::Never),
+        }
+    }
+
+    /// Sets a fault; it is taken back when the guard is dropped.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = assay_server::Server::builder().bucket("data").start().await?;
+    /// let guard = server.fault("operation=PutObject condition=If-None-Match nth=1 effect=lose-answer".parse()?)?;
+    /// // … the first conditional create is done, and its answer never arrives …
+    /// drop(guard);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Store`] where the effect needs the state as it is now and that can't be read.
+    pub fn fault(&self, rule: Rule) -> Result<FaultGuard, Error> {
+        let id = self.service.set_fault(rule)?;
+        Ok(FaultGuard { service: self.service.clone(), id })
+    }
+
+    /// Begins an outage; it is lifted when the guard is dropped.
+    pub fn outage(&self, outage: Outage) -> OutageGuard {
+        self.service.outage.begin(outage, None);
+        OutageGuard { service: self.service.clone() }
+    }
+
+    /// The faults that are set, in their order, and what they hit so far.
+    pub fn faults(&self) -> Vec<FaultStatus> {
+        self.service.faults.list()
+    }
+
+    /// # Errors
+    /// The rules, set or taken back, that never hit a request: a test that meant to meet them has not.
+    pub fn assert_all_faults_fired(&self) -> Result<(), UnfiredFaults> {
+        let unfired = self.service.faults.unfired();
+        if unfired.is_empty() { Ok(()) } else { Err(UnfiredFaults(unfired)) }
+    }
+
+    /// The requests so far.
+    pub fn journal(&self) -> Journal {
+        self.service.journal.clone()
+    }
+
+    /// What random faults and ids are drawn from: the same seed and the same order of requests give the same
+    /// faults.
+    pub fn seed(&self) -> u64 {
+        self.service.seed
+    }
+
+    /// Lets the server's clock run this many milliseconds fast, or slow where it is negative.
+    pub fn set_clock_offset_ms(&self, offset_ms: i64) {
+        self.service.clock_offset_ms.store(offset_ms, Ordering::Relaxed);
     }
 
     /// Makes a bucket.
@@ -318,6 +393,57 @@ impl Engine {
             return Err(Error::Setting("the snapshot was taken from another server".to_owned()));
         }
         Ok(self.service.store.restore(Some(&snapshot.0)).await?)
+    }
+}
+
+/// Rules that never hit anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfiredFaults(
+    /// What is known of each.
+    pub Vec<FaultStatus>,
+);
+
+impl std::fmt::Display for UnfiredFaults {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} fault(s) never fired:", self.0.len())?;
+        for FaultStatus { rule, seen, .. } in &self.0 {
+            write!(f, " [{rule}; {seen} request(s) matched]")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for UnfiredFaults {}
+
+/// A fault that is set until this is dropped.
+#[must_use = "the fault is taken back when the guard is dropped"]
+pub struct FaultGuard {
+    service: Arc<Service>,
+    id: u64,
+}
+
+impl FaultGuard {
+    /// What became of it so far.
+    pub fn status(&self) -> Option<FaultStatus> {
+        self.service.faults.status(self.id)
+    }
+}
+
+impl Drop for FaultGuard {
+    fn drop(&mut self) {
+        self.service.faults.heal(self.id);
+    }
+}
+
+/// An outage that lasts until this is dropped.
+#[must_use = "the outage is lifted when the guard is dropped"]
+pub struct OutageGuard {
+    service: Arc<Service>,
+}
+
+impl Drop for OutageGuard {
+    fn drop(&mut self) {
+        self.service.outage.lift();
     }
 }
 

@@ -1,23 +1,36 @@
 //! The whole life of one request, with or without a socket.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
+use bytes::BytesMut;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, SERVER};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as _;
+use http_body_util::{BodyExt as _, Empty, Full};
 use parking_lot::Mutex;
 
 use crate::auth::{self, AuthMode, Context, Keys, Verified};
 use crate::control;
 use crate::error::{Code, S3Error};
+use crate::fault::{Facts, Faults, InFlight, Loss, Outages, Plan, Rule, RuleError, Shaped, Stop};
 use crate::instant::Instant;
+use crate::journal::{Hit, Journal, Record};
 use crate::names::REGIONS;
 use crate::op;
 use crate::route::{Address, Operation, Query, Target, route};
-use crate::store::Store;
+use crate::store::index::IndexError;
+use crate::store::{Store, StoreError};
 use crate::stream::Body;
 use crate::xml::Writer;
+
+/// The header by which one request brings a fault along.
+const FAULT_HEADER: &str = "x-assay-fault";
+
+/// Bytes of a body that is sent twice, at the most.
+const MAX_COPIED_BYTES: usize = 64 * 1024 * 1024;
 
 /// Bytes of all header names and values of one request (S3 User Guide, "Request headers": 8 KB).
 const MAX_HEADER_BYTES: usize = 8 * 1024;
@@ -44,22 +57,50 @@ pub(crate) struct Settings {
 pub(crate) struct Service {
     pub(crate) store: Arc<Store>,
     pub(crate) settings: Settings,
+    pub(crate) faults: Faults,
+    pub(crate) outage: Outages,
+    pub(crate) journal: Journal,
+    pub(crate) seed: u64,
+    /// How far the server's clock is off, in milliseconds.
+    pub(crate) clock_offset_ms: AtomicI64,
     random: Mutex<fastrand::Rng>,
 }
 
 /// A request that has been routed and authenticated.
 pub(crate) struct Call<'a> {
     pub(crate) service: &'a Service,
+    pub(crate) store: Arc<Store>,
     pub(crate) now: Instant,
     pub(crate) head: &'a Parts,
     pub(crate) query: Query,
     pub(crate) verified: Verified,
     pub(crate) body: &'a mut RequestBody,
+    pub(crate) plan: &'a Plan,
+    /// How much later its write commits.
+    late: Option<Duration>,
+}
+
+/// How a request ends.
+pub(crate) enum Ending {
+    Answer(Response<Body>),
+    /// The connection is reset.
+    Reset,
+    /// The connection stays open and nothing ever comes.
+    Never,
 }
 
 impl Service {
     pub(crate) fn new(store: Arc<Store>, settings: Settings, seed: u64) -> Self {
-        Self { store, settings, random: Mutex::new(fastrand::Rng::with_seed(seed)) }
+        Self {
+            store,
+            settings,
+            faults: Faults::new(seed),
+            outage: Outages::default(),
+            journal: Journal::default(),
+            seed,
+            clock_offset_ms: AtomicI64::new(0),
+            random: Mutex::new(fastrand::Rng::with_seed(seed)),
+        }
     }
 
     /// Random bytes for ids.
@@ -69,31 +110,54 @@ impl Service {
         bytes
     }
 
-    /// Answers one request. A refusal may leave some of the body unread.
-    pub(crate) async fn call(&self, mut head: Parts, body: &mut RequestBody) -> Response<Body> {
-        let now = (self.settings.clock)();
+    /// The time as this server tells it.
+    pub(crate) fn now(&self) -> Instant {
+        let true_ms = (self.settings.clock)().epoch_ms();
+        Instant::from_epoch_ms(true_ms + self.clock_offset_ms.load(Ordering::Relaxed))
+    }
+
+    /// Sets a fault and gives it the number by which it is taken back.
+    pub(crate) fn set_fault(&self, rule: Rule) -> Result<u64, StoreError> {
+        let frozen = if rule.needs_frozen() { Some(self.store.frozen()?) } else { None };
+        Ok(self.faults.set(rule, frozen, (self.settings.clock)()))
+    }
+
+    /// Answers one request, or leaves it without an answer. A refusal may leave some of the body unread.
+    pub(crate) async fn call(
+        &self,
+        mut head: Parts,
+        body: &mut RequestBody,
+        connection: Option<u64>,
+    ) -> Ending {
+        let began = tokio::time::Instant::now();
+        let now = self.now();
         let id = RequestId(self.random());
-        let mut response = match self.answer(&mut head, body, now).await {
-            Ok(response) => response,
-            Err(error) => {
-                let mut response = render_error(&error, &head, &id);
-                if head.headers.contains_key(EXPECT) && !body.is_end_stream() {
-                    // A client that waits for `100 Continue` and gets this instead sends no body, so the next
-                    // request on the connection would be taken for it (RFC 9110 section 10.1.1).
-                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                }
-                response
-            }
+        let mut record = Record::begin(id.header(), now, connection, &head);
+        let ending = match self.answer(&mut head, body, now, &mut record).await {
+            Ok(response) => Ending::Answer(response),
+            Err(Stop::Lost(Loss::Reset)) => Ending::Reset,
+            Err(Stop::Lost(Loss::Never)) => Ending::Never,
+            Err(Stop::Error(error)) => Ending::Answer(refuse(&error, &head, body, &id)),
         };
-        finish(&mut response, &head, now, &id);
-        tracing::info!(
-            id = id.header(),
-            method = %head.method,
-            path = head.uri.path(),
-            status = response.status().as_u16(),
-            "request"
-        );
-        response
+        let ending = match ending {
+            Ending::Answer(mut response) => {
+                finish(&mut response, &head, now, &id);
+                record.status = Some(response.status().as_u16());
+                Ending::Answer(response)
+            }
+            lost => lost,
+        };
+        if let Some(record) = record.end(began.elapsed()) {
+            tracing::info!(
+                id = record.id,
+                operation = record.operation,
+                path = head.uri.path(),
+                status = record.status,
+                "request"
+            );
+            self.journal.add(record);
+        }
+        ending
     }
 
     async fn answer(
@@ -101,17 +165,21 @@ impl Service {
         head: &mut Parts,
         body: &mut RequestBody,
         now: Instant,
-    ) -> Result<Response<Body>, S3Error> {
+        record: &mut Record,
+    ) -> Result<Response<Body>, Stop> {
         let address = Address::parse(head, &self.settings.domains)?;
-        if address.host_bucket.is_none()
-            && let Some(response) = control::answer(head)
-        {
-            return Ok(response);
+        if address.host_bucket.is_none() && control::is_control(head) {
+            record.is_control();
+            return Ok(control::answer(self, head, body).await);
         }
+        record.name(address.bucket.as_deref(), &address.key);
+        self.outage.check((self.settings.clock)())?;
         let size: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         if size > MAX_HEADER_BYTES {
-            return Err(S3Error::new(Code::RequestHeaderSectionTooLarge)
-                .extra("MaxSizeAllowed", MAX_HEADER_BYTES.to_string()));
+            return Err(Stop::Error(
+                S3Error::new(Code::RequestHeaderSectionTooLarge)
+                    .extra("MaxSizeAllowed", MAX_HEADER_BYTES.to_string()),
+            ));
         }
         let query = Query::parse(head.uri.query());
         let host_bucket = address.host_bucket.clone();
@@ -130,10 +198,67 @@ impl Service {
         };
         // Who sent a request comes before what is wrong with it.
         let (operation, target) = routed?;
+        record.operation = Some(operation.name());
         head.headers.extend(verified.hoisted.drain(..));
-        tracing::debug!(operation = operation.name(), "routed");
-        let mut call = Call { service: self, now, head, query, verified, body };
-        op::perform(operation, target, &mut call).await
+        let (plan, _in_flight) = self.plan(operation, &target, head, &query, &verified)?;
+        record.faults = plan.fired().iter().map(Hit::from).collect();
+        plan.before(&self.faults).await?;
+        self.perform(operation, target, Job { head, query, verified, body, now, plan: &plan }).await
+    }
+
+    /// What the faults do to this request, and its place among the conditional writes under way.
+    fn plan(
+        &self,
+        operation: Operation,
+        target: &Target,
+        head: &Parts,
+        query: &Query,
+        verified: &Verified,
+    ) -> Result<(Plan, Option<InFlight>), S3Error> {
+        let own = head.headers.get_all(FAULT_HEADER);
+        if !self.faults.any() && own.iter().next().is_none() {
+            return Ok((Plan::default(), None));
+        }
+        let in_flight = self.faults.enter(target, &head.headers);
+        let facts = Facts::of(operation, target, head, query, verified, in_flight.as_ref());
+        let mut fired = self.faults.ask(&facts, (self.settings.clock)());
+        for text in own {
+            let rule: Rule = text.to_str().unwrap_or_default().parse().map_err(|error: RuleError| {
+                S3Error::new(Code::InvalidArgument)
+                    .message(error.to_string())
+                    .extra("ArgumentName", FAULT_HEADER)
+                    .extra("ArgumentValue", error.value)
+            })?;
+            fired.extend(self.faults.ask_once(&rule, &facts));
+        }
+        Ok((Plan::new(fired), in_flight))
+    }
+
+    /// Performs the operation under its plan.
+    async fn perform(
+        &self,
+        operation: Operation,
+        target: Target,
+        job: Job<'_>,
+    ) -> Result<Response<Body>, Stop> {
+        let Job { head, query, verified, body, now, plan } = job;
+        let shape = plan.request_shape();
+        if !shape.is_plain() {
+            let plain = std::mem::replace(body, empty());
+            *body = Shaped::new(plain, shape, || "a fault broke the body off".into()).boxed();
+        }
+        let store = plan.store(&self.store, matches!(head.method, Method::GET | Method::HEAD));
+        let late = plan.late(&self.faults);
+        let again = if plan.twice() { Some(copy(body, &verified).await?) } else { None };
+        let mut call = Call { service: self, store, now, head, query, verified, body, plan, late };
+        let result = op::perform(operation, target.clone(), &mut call).await;
+        if let Some((mut body, verified)) = again {
+            // As a duplicate in the network: it is done, and its answer goes nowhere.
+            let mut second = Call { verified, body: &mut body, ..call };
+            let _ = op::perform(operation, target, &mut second).await;
+        }
+        let shape = plan.answer_shape(&self.faults);
+        plan.after(result).map(|response| response.map(|body| body.shaped(shape)))
     }
 
     /// What a request that is not let in learns: of a bucket that is not there even an anonymous one is told.
@@ -147,7 +272,64 @@ impl Service {
     }
 }
 
+/// What is needed to perform a request.
+struct Job<'a> {
+    head: &'a Parts,
+    query: Query,
+    verified: Verified,
+    body: &'a mut RequestBody,
+    now: Instant,
+    plan: &'a Plan,
+}
+
+fn empty() -> RequestBody {
+    Empty::new().map_err(|never| match never {}).boxed()
+}
+
+/// Reads a body to its end and leaves two that are like it.
+async fn copy(body: &mut RequestBody, verified: &Verified) -> Result<(RequestBody, Verified), S3Error> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| S3Error::new(Code::IncompleteBody))?;
+        if let Some(data) = frame.data_ref() {
+            bytes.extend_from_slice(data);
+        }
+        if bytes.len() > MAX_COPIED_BYTES {
+            return Err(S3Error::new(Code::EntityTooLarge)
+                .message(format!("the fault twice takes bodies of up to {MAX_COPIED_BYTES} bytes")));
+        }
+    }
+    let bytes = bytes.freeze();
+    let whole = || Full::new(bytes.clone()).map_err(|never| match never {}).boxed();
+    *body = whole();
+    Ok((whole(), verified.clone()))
+}
+
+/// The answer that refuses.
+fn refuse(error: &S3Error, head: &Parts, body: &RequestBody, id: &RequestId) -> Response<Body> {
+    let mut response = render_error(error, head, id);
+    if head.headers.contains_key(EXPECT) && !body.is_end_stream() {
+        // A client that waits for `100 Continue` and gets this instead sends no body, so the next
+        // request on the connection would be taken for it (RFC 9110 section 10.1.1).
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
 impl Call<'_> {
+    /// Runs a write when the plan wants it: at once, or later, whether the client still waits or not.
+    pub(crate) async fn commit<T: Send + 'static>(
+        &self,
+        write: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let Some(late) = self.late else { return write.await };
+        let later = tokio::spawn(async move {
+            tokio::time::sleep(late).await;
+            write.await
+        });
+        later.await.unwrap_or_else(|gone| Err(IndexError::unknown("waiting for a late write", gone).into()))
+    }
+
     /// The region of the endpoint that the client speaks to.
     pub(crate) fn region(&self) -> &str {
         let settings = &self.service.settings;

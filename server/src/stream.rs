@@ -11,6 +11,7 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, SeekFrom};
 use tokio::sync::mpsc;
 
+use crate::fault::{Shape, Shaped};
 use crate::store::{Pins, Segment};
 
 /// Bytes read from a file at once.
@@ -79,12 +80,31 @@ enum Kind {
     Pieces(VecDeque<Bytes>),
     /// Pieces from a task that reads files, and how many bytes are to come.
     Stream { pieces: mpsc::Receiver<io::Result<Bytes>>, left: u64 },
+    /// A body that a fault slows, cuts or bends.
+    Shaped(Box<Shaped<Body>>),
 }
 
 impl Body {
     /// No bytes.
     pub(crate) fn empty() -> Self {
         Self(Kind::Pieces(VecDeque::new()))
+    }
+
+    /// The bytes, where they are at hand in one piece.
+    pub(crate) fn at_hand(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Kind::Pieces(pieces) if pieces.len() == 1 => pieces.front(),
+            _ => None,
+        }
+    }
+
+    /// The same body under a shape.
+    pub(crate) fn shaped(self, shape: Shape) -> Self {
+        if shape.is_plain() {
+            self
+        } else {
+            Self(Kind::Shaped(Box::new(Shaped::new(self, shape, || io::ErrorKind::ConnectionReset.into()))))
+        }
     }
 
     /// All of `segments`, `length` bytes. Files are read by a task that is never far ahead of the socket and
@@ -139,6 +159,7 @@ impl http_body::Body for Body {
                 }
                 Some(piece.map(Frame::data))
             }),
+            Kind::Shaped(shaped) => Pin::new(&mut **shaped).poll_frame(context),
         }
     }
 
@@ -146,11 +167,13 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Pieces(pieces) => pieces.is_empty(),
             Kind::Stream { left, .. } => *left == 0,
+            Kind::Shaped(shaped) => shaped.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(match &self.0 {
+            Kind::Shaped(shaped) => return shaped.size_hint(),
             Kind::Pieces(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
             Kind::Stream { left, .. } => *left,
         })

@@ -13,6 +13,7 @@ use super::keys::{SigningKey, hmac_sha256};
 use crate::error::S3Error;
 
 /// Verifies one signature after the other; each signs its predecessor, the first one the request's own.
+#[derive(Clone)]
 pub struct ChunkSigner {
     pub(super) key: SigningKey,
     pub(super) access_key: String,

@@ -49,7 +49,7 @@ pub struct Context<'a> {
 }
 
 /// What is known of a request once it is let in.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Verified {
     /// Whose key signed it; nothing for an anonymous request.
     pub access_key: Option<String>,

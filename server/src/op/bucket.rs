@@ -47,7 +47,7 @@ pub(super) fn list(call: &Call<'_>) -> Answer {
     let mut page = Vec::new();
     // A region is rarely asked for, so buckets of others are skipped here and not in the store.
     let more = loop {
-        let (found, more) = call.service.store.buckets(prefix.unwrap_or_default(), after.as_deref(), max)?;
+        let (found, more) = call.store.buckets(prefix.unwrap_or_default(), after.as_deref(), max)?;
         let Some((last, _)) = found.last() else { break false };
         after = Some(last.clone());
         page.extend(
@@ -119,7 +119,7 @@ pub(super) async fn create(call: &mut Call<'_>, bucket: &BucketName) -> Answer {
     // with tags, even the same ones (recorded).
     let again = !elsewhere && tags.is_empty();
     let record = Bucket { created: call.now.whole_second(), region, versioning: Versioning::Off, tags };
-    match call.service.store.create_bucket(bucket, record).await {
+    match call.store.create_bucket(bucket, record).await {
         Err(crate::store::StoreError::BucketExists(_)) if again => {}
         created => created?,
     }
@@ -136,12 +136,12 @@ pub(super) async fn create(call: &mut Call<'_>, bucket: &BucketName) -> Answer {
 }
 
 pub(super) async fn delete(call: &Call<'_>, bucket: &BucketName) -> Answer {
-    call.service.store.delete_bucket(bucket).await?;
+    call.store.delete_bucket(bucket).await?;
     Ok(answer(StatusCode::NO_CONTENT))
 }
 
 pub(super) fn head(call: &Call<'_>, bucket: &BucketName) -> Answer {
-    let record = call.service.store.bucket(bucket)?;
+    let record = call.store.bucket(bucket)?;
     let mut response = answer(StatusCode::OK);
     set(&mut response, "x-amz-bucket-region", region_of(&record));
     set(&mut response, "x-amz-access-point-alias", "false");
@@ -151,14 +151,14 @@ pub(super) fn head(call: &Call<'_>, bucket: &BucketName) -> Answer {
 }
 
 pub(super) fn location(call: &Call<'_>, bucket: &BucketName) -> Answer {
-    let record = call.service.store.bucket(bucket)?;
+    let record = call.store.bucket(bucket)?;
     // us-east-1 is the region that has no name here (S3 API Reference, GetBucketLocation).
     let region = if record.region == "us-east-1" { String::new() } else { record.region };
     Ok(document("LocationConstraint", |w| w.characters(&region)))
 }
 
 pub(super) fn versioning(call: &Call<'_>, bucket: &BucketName) -> Answer {
-    let record = call.service.store.bucket(bucket)?;
+    let record = call.store.bucket(bucket)?;
     Ok(document("VersioningConfiguration", |w| match record.versioning {
         Versioning::Off => {}
         Versioning::Enabled => w.text("Status", "Enabled"),
@@ -179,7 +179,7 @@ pub(super) async fn put_versioning(call: &mut Call<'_>, bucket: &BucketName) -> 
         Some(_) => return Err(S3Error::new(Code::MalformedXML)),
         None => return Err(S3Error::new(Code::IllegalVersioningConfigurationException)),
     };
-    call.service.store.update_bucket(bucket, move |record| record.versioning = versioning).await?;
+    call.store.update_bucket(bucket, move |record| record.versioning = versioning).await?;
     Ok(answer(StatusCode::OK))
 }
 

@@ -50,8 +50,8 @@ impl Source {
         })
     }
 
-    fn find<'a>(&self, call: &Call<'a>) -> Result<Found<'a>, S3Error> {
-        let found = call.service.store.find(&self.bucket, &self.key, self.version.as_ref());
+    fn find<'a>(&self, call: &'a Call<'_>) -> Result<Found<'a>, S3Error> {
+        let found = call.store.find(&self.bucket, &self.key, self.version.as_ref());
         let found = found.map_err(|error| match error {
             StoreError::IsMarker(..) => S3Error::new(Code::InvalidRequest).message(
                 "The source of a copy request may not specifically refer to a delete marker by version id.",
@@ -96,7 +96,7 @@ async fn copy(
     algorithm: Algorithm,
 ) -> Result<Copied, S3Error> {
     let mut reader = Reader::new(found.open(first, end)?);
-    let mut writer = call.service.store.writer(end - first);
+    let mut writer = call.store.writer(end - first);
     let (mut md5, mut hasher) = (Hasher::new(Algorithm::Md5), Hasher::new(algorithm));
     while let Some(bytes) = reader.next().await.map_err(StoreError::Blob)? {
         md5.update(&bytes);
@@ -117,7 +117,7 @@ pub(super) async fn whole(call: &Call<'_>, bucket: &BucketName, key: &Key) -> An
     let replace = directive(headers, "x-amz-metadata-directive")?;
     let replace_tags = directive(headers, "x-amz-tagging-directive")?;
     let asked = checksum::algorithm_header(headers)?;
-    call.service.store.bucket(bucket)?;
+    call.store.bucket(bucket)?;
     let found = source.find(call)?;
     let old = found.object()?.clone();
     let in_place = source.bucket == *bucket && source.key == *key && source.version.is_none();
@@ -167,7 +167,7 @@ pub(super) async fn whole(call: &Call<'_>, bucket: &BucketName, key: &Key) -> An
         now: call.now,
         random: call.service.random(),
     };
-    let placed = call.service.store.put(bucket, key, new).await?;
+    let placed = call.commit(call.store.put(bucket, key, new)).await?;
     let mut response = document("CopyObjectResult", |w| {
         w.text("ETag", etag_of(&etag));
         w.text("LastModified", placed.last_modified.iso8601());
@@ -204,7 +204,7 @@ pub(super) async fn part(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Ans
     attributes::check_supported(headers)?;
     let source = Source::from_headers(headers)?;
     let id = multipart::upload_id(call);
-    let upload = call.service.store.upload(bucket, key, id)?;
+    let upload = call.store.upload(bucket, key, id)?;
     let found = source.find(call)?;
     let source_version = named_version(&found);
     let (first, end) = source_range(headers, found.object()?.size)?;
@@ -219,7 +219,7 @@ pub(super) async fn part(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Ans
         blob: Blob { id: 0, size: 0, pieces: 0 }, // known when it is committed
     };
     let etag = part.etag.clone();
-    call.service.store.put_part(bucket, key, id, part, copied.body).await?;
+    call.commit(call.store.put_part(bucket, key, id, part, copied.body)).await?;
     let mut response = document("CopyPartResult", |w| {
         w.text("ETag", etag_of(&etag));
         w.text("LastModified", call.now.whole_second().iso8601());

@@ -40,7 +40,8 @@ fn check_bypass(call: &Call<'_>) -> Result<(), S3Error> {
 }
 
 async fn remove(call: &Call<'_>, bucket: &BucketName, key: &Key, doomed: Doomed) -> Result<Deleted, S3Error> {
-    Ok(call.service.store.delete(bucket, key, doomed, call.now, call.service.random()).await?)
+    let delete = call.store.delete(bucket, key, doomed, call.now, call.service.random());
+    Ok(call.commit(delete).await?)
 }
 
 /// One object of a DeleteObjects request.
@@ -58,7 +59,7 @@ pub(super) async fn many(call: &mut Call<'_>, bucket: &BucketName) -> Answer {
     if wanted.is_empty() || wanted.len() > MAX_KEYS {
         return Err(S3Error::new(Code::MalformedXML));
     }
-    call.service.store.bucket(bucket)?;
+    call.store.bucket(bucket)?;
     check_bypass(call)?;
     let mut outcomes = Vec::with_capacity(wanted.len());
     for wanted in &wanted {

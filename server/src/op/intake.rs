@@ -48,7 +48,7 @@ pub(super) async fn body(
     }
     let known = plan.requested.algorithm().or(default);
     let mut second = also.filter(|also| Some(*also) != known).map(Hasher::new);
-    let mut writer = call.service.store.writer(plan.size);
+    let mut writer = call.store.writer(plan.size);
     let mut reader = BodyReader::new(&mut *call.body, plan);
     while let Some(bytes) = next(&mut reader).await? {
         if let Some(hasher) = &mut second {

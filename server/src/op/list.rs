@@ -142,7 +142,8 @@ pub(super) fn versions(call: &Call<'_>, bucket: &BucketName) -> Answer {
     }
     let query = query(call, max, Some(key_marker).filter(|marker| !marker.is_empty()));
     let after = version_marker.map(VersionId::parse).transpose()?;
-    let page = call.service.store.list_versions(bucket, &query, after.as_ref())?;
+    let mut page = call.store.list_versions(bucket, &query, after.as_ref())?;
+    call.plan.bend(&mut page, |listed| listed.version.seq);
     let (next_key, next_version) = match page.entries.last() {
         Some(Entry::Item(key, listed)) => (key.as_str(), Some(listed.version.id.as_str())),
         Some(Entry::CommonPrefix(prefix)) => (prefix.as_str(), None),
@@ -153,7 +154,7 @@ pub(super) fn versions(call: &Call<'_>, bucket: &BucketName) -> Answer {
         keys.text(w, "Prefix", &query.prefix);
         keys.text(w, "KeyMarker", key_marker);
         w.text("VersionIdMarker", version_marker.unwrap_or_default());
-        if page.truncated {
+        if page.truncated && !page.without_token {
             keys.text(w, "NextKeyMarker", next_key);
             w.optional("NextVersionIdMarker", next_version);
         }
@@ -202,15 +203,14 @@ pub(super) fn uploads(call: &Call<'_>, bucket: &BucketName) -> Answer {
     // Without a key marker the upload's is ignored (S3 API Reference, ListMultipartUploads).
     let id_marker = call.query.get("upload-id-marker").filter(|id| !id.is_empty() && !key_marker.is_empty());
     if let Some(id) = id_marker {
-        let known = crate::names::Key::new(key_marker.to_owned()).is_ok_and(|key| {
-            sequence_of(id).is_some() && call.service.store.upload(bucket, &key, id).is_ok()
-        });
+        let known = crate::names::Key::new(key_marker.to_owned())
+            .is_ok_and(|key| sequence_of(id).is_some() && call.store.upload(bucket, &key, id).is_ok());
         if !known {
             return Err(invalid_argument("upload-id-marker", id, "Invalid uploadId marker"));
         }
     }
     let query = query(call, max, Some(key_marker).filter(|marker| !marker.is_empty()));
-    let page = call.service.store.list_uploads(bucket, &query, id_marker)?;
+    let page = call.store.list_uploads(bucket, &query, id_marker)?;
     let (next_key, next_id) = match page.entries.last() {
         Some(Entry::Item(key, upload)) => (key.as_str(), upload.id.as_str()),
         // A page that ends with a common prefix names no next one (recorded): a client goes on from the prefix.

@@ -13,14 +13,15 @@ pub(super) fn v1(call: &Call<'_>, name: &BucketName) -> Answer {
     let max = list::max(call, "max-keys")?;
     let marker = call.query.get("marker").unwrap_or_default();
     let query = list::query(call, max, Some(marker).filter(|marker| !marker.is_empty()));
-    let region = bucket::region_of(&call.service.store.bucket(name)?).to_owned();
-    let page = call.service.store.list(name, &query)?;
+    let region = bucket::region_of(&call.store.bucket(name)?).to_owned();
+    let mut page = call.store.list(name, &query)?;
+    call.plan.bend(&mut page, |version| version.seq);
     let mut response = document("ListBucketResult", |w| {
         w.text("Name", name.as_str());
         keys.text(w, "Prefix", &query.prefix);
         keys.text(w, "Marker", marker);
         // Without a delimiter the last key is the marker (S3 API Reference, ListObjects).
-        if page.truncated && query.delimiter.is_some() {
+        if page.truncated && !page.without_token && query.delimiter.is_some() {
             keys.optional(w, "NextMarker", last(&page));
         }
         w.value("MaxKeys", max);
@@ -44,15 +45,16 @@ pub(super) fn v2(call: &Call<'_>, name: &BucketName) -> Answer {
     };
     let mut query = list::query(call, max, resumed.as_deref().or(start_after));
     query.group_listed = token.is_some();
-    let region = bucket::region_of(&call.service.store.bucket(name)?).to_owned();
-    let page = call.service.store.list(name, &query)?;
+    let region = bucket::region_of(&call.store.bucket(name)?).to_owned();
+    let mut page = call.store.list(name, &query)?;
+    call.plan.bend(&mut page, |version| version.seq);
     let with_owner = call.query.get("fetch-owner") == Some("true");
     let mut response = document("ListBucketResult", |w| {
         w.text("Name", name.as_str());
         keys.text(w, "Prefix", &query.prefix);
         keys.optional(w, "StartAfter", start_after);
         w.optional("ContinuationToken", token);
-        if page.truncated {
+        if page.truncated && !page.without_token {
             w.optional("NextContinuationToken", last(&page).map(list::token));
         }
         w.value("KeyCount", page.entries.len());

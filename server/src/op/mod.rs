@@ -88,7 +88,7 @@ fn unsupported(name: &'static str, operation: Operation, target: &Target, call: 
     let fault = match target {
         Target::Bucket(bucket) | Target::Object(bucket, _) if !operation.comes_unsigned() => {
             attributes::check_expected_owner(&call.head.headers)
-                .and_then(|()| Ok(call.service.store.bucket(bucket).map(drop)?))
+                .and_then(|()| Ok(call.store.bucket(bucket).map(drop)?))
         }
         _ => Ok(()),
     };

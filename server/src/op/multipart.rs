@@ -35,8 +35,7 @@ pub(super) async fn create(call: &Call<'_>, bucket: &BucketName, key: &Key) -> A
     };
     let checksum = upload.checksum;
     let random: [u8; 24] = call.service.random();
-    let id =
-        call.service.store.create_upload(bucket, key, upload, move |seq| sequenced_id(seq, &random)).await?;
+    let id = call.store.create_upload(bucket, key, upload, move |seq| sequenced_id(seq, &random)).await?;
     let mut response = document("InitiateMultipartUploadResult", |w| {
         w.text("Bucket", bucket.as_str());
         w.text("Key", key.as_str());
@@ -70,7 +69,7 @@ pub(super) async fn upload_part(call: &mut Call<'_>, bucket: &BucketName, key: &
     let number = part_number(call)?;
     attributes::check_supported(&call.head.headers)?;
     let id = upload_id(call).to_owned();
-    let upload = call.service.store.upload(bucket, key, &id)?;
+    let upload = call.store.upload(bucket, key, &id)?;
     let kept = upload.checksum.map_or(Algorithm::Crc64nvme, |(algorithm, _)| algorithm);
     if let (Some((expected, _)), Some(actual)) =
         (upload.checksum, checksum::Requested::from_headers(&call.head.headers)?.algorithm())
@@ -88,7 +87,7 @@ pub(super) async fn upload_part(call: &mut Call<'_>, bucket: &BucketName, key: &
         blob: Blob { id: 0, size: 0, pieces: 0 }, // known when it is committed
     };
     let etag = part.etag.clone();
-    call.service.store.put_part(bucket, key, &id, part, intake.body).await?;
+    call.commit(call.store.put_part(bucket, key, &id, part, intake.body)).await?;
     let mut response = answer(StatusCode::OK);
     set(&mut response, "etag", etag_of(&etag));
     set_encryption(&mut response);
@@ -101,7 +100,7 @@ pub(super) async fn upload_part(call: &mut Call<'_>, bucket: &BucketName, key: &
 pub(super) async fn complete(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
     let condition = WriteCondition::of_write(&call.head.headers)?;
     let id = upload_id(call).to_owned();
-    let upload = call.service.store.upload(bucket, key, &id);
+    let upload = call.store.upload(bucket, key, &id);
     // The checksum headers speak of the object, and not of the document.
     let request = intake::document_without_checksum(call, "CompleteMultipartUpload").await?;
     let listed = match listed_parts(request.as_ref(), &id) {
@@ -125,7 +124,8 @@ pub(super) async fn complete(call: &mut Call<'_>, bucket: &BucketName, key: &Key
     };
     let request =
         CompleteRequest { listed, condition, checksum, size, now: call.now, random: call.service.random() };
-    let Completed { placed, etag, checksum } = call.service.store.complete(bucket, key, &id, request).await?;
+    let Completed { placed, etag, checksum } =
+        call.commit(call.store.complete(bucket, key, &id, request)).await?;
     let location = location(headers, bucket, key, call);
     let mut response = document("CompleteMultipartUploadResult", |w| {
         w.text("Location", location);
@@ -214,7 +214,7 @@ fn listed_part(part: &Element) -> Result<Listed, S3Error> {
 }
 
 pub(super) async fn abort(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
-    call.service.store.abort(bucket, key, upload_id(call)).await?;
+    call.commit(call.store.abort(bucket, key, upload_id(call))).await?;
     Ok(answer(StatusCode::NO_CONTENT))
 }
 
@@ -231,7 +231,7 @@ pub(super) fn list_parts(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Ans
         })?,
     };
     let after = u16::try_from(marker).unwrap_or(u16::MAX);
-    let store = &call.service.store;
+    let store = &call.store;
     let (upload, parts, truncated) =
         store.parts(bucket, key, upload_id(call), after, list::page_size(max))?;
     Ok(document("ListPartsResult", |w| {

@@ -24,7 +24,7 @@ pub(super) async fn put(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> 
     let condition = WriteCondition::of_write(headers)?;
     let attributes = attributes::from_headers(headers)?;
     let tags = tagging::from_header(headers)?;
-    call.service.store.bucket(bucket)?; // before the body is sent for nothing
+    call.store.bucket(bucket)?; // before the body is sent for nothing
     let intake = intake::body(call, DigestForm::Hex, Some(Algorithm::Crc64nvme), None).await?;
     let checksum = intake.summary.checksum.map(Checksum::full);
     let object = Object {
@@ -44,7 +44,7 @@ pub(super) async fn put(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> 
         now: call.now,
         random: call.service.random(),
     };
-    let placed = call.service.store.put(bucket, key, new).await?;
+    let placed = call.commit(call.store.put(bucket, key, new)).await?;
     let mut response = answer(StatusCode::OK);
     set(&mut response, "etag", etag_of(&etag));
     set_encryption(&mut response);
@@ -64,9 +64,9 @@ pub(super) fn version_of(call: &Call<'_>) -> Result<Option<VersionId>, S3Error> 
 }
 
 /// The object that the request names.
-pub(super) fn find<'a>(call: &Call<'a>, bucket: &BucketName, key: &Key) -> Result<Found<'a>, S3Error> {
+pub(super) fn find<'a>(call: &'a Call<'_>, bucket: &BucketName, key: &Key) -> Result<Found<'a>, S3Error> {
     let version = version_of(call)?;
-    call.service.store.find(bucket, key, version.as_ref()).map_err(|error| {
+    call.store.find(bucket, key, version.as_ref()).map_err(|error| {
         let marker = matches!(error, StoreError::IsMarker(..));
         let error = S3Error::from(error);
         if marker {

@@ -19,7 +19,7 @@ const MAX_KEY_CHARS: usize = 128;
 const MAX_VALUE_CHARS: usize = 256;
 
 pub(super) fn get_bucket(call: &Call<'_>, bucket: &BucketName) -> Answer {
-    let tags = call.service.store.bucket(bucket)?.tags;
+    let tags = call.store.bucket(bucket)?.tags;
     if tags.is_empty() {
         return Err(S3Error::new(Code::NoSuchTagSet).extra("BucketName", bucket.as_str()));
     }
@@ -29,17 +29,17 @@ pub(super) fn get_bucket(call: &Call<'_>, bucket: &BucketName) -> Answer {
 pub(super) async fn put_bucket(call: &mut Call<'_>, bucket: &BucketName) -> Answer {
     let set = read_tag_set(call).await?;
     let tags = read_bucket_tags(&set, "Tag", false)?;
-    call.service.store.update_bucket(bucket, move |record| record.tags = tags).await?;
+    call.store.update_bucket(bucket, move |record| record.tags = tags).await?;
     Ok(answer(StatusCode::NO_CONTENT))
 }
 
 pub(super) async fn delete_bucket(call: &Call<'_>, bucket: &BucketName) -> Answer {
-    call.service.store.update_bucket(bucket, |record| record.tags.clear()).await?;
+    call.store.update_bucket(bucket, |record| record.tags.clear()).await?;
     Ok(answer(StatusCode::NO_CONTENT))
 }
 
 /// The object whose tags are meant. A current delete marker has no tags, and is not taken for absence.
-fn find<'a>(call: &Call<'a>, bucket: &BucketName, key: &Key) -> Result<Found<'a>, S3Error> {
+fn find<'a>(call: &'a Call<'_>, bucket: &BucketName, key: &Key) -> Result<Found<'a>, S3Error> {
     object::find(call, bucket, key).map_err(|error| {
         if error.headers.iter().any(|(name, _)| *name == "x-amz-delete-marker") {
             let refused = S3Error::new(Code::MethodNotAllowed)
@@ -88,8 +88,8 @@ async fn replace(
     status: StatusCode,
 ) -> Answer {
     let version = object::version_of(call)?;
-    let version = call.service.store.set_tags(bucket, key, version, tags).await?;
-    let versioned = call.service.store.bucket(bucket)?.versioning != crate::store::model::Versioning::Off;
+    let version = call.commit(call.store.set_tags(bucket, key, version, tags)).await?;
+    let versioned = call.store.bucket(bucket)?.versioning != crate::store::model::Versioning::Off;
     let mut response = answer(status);
     set_version(&mut response, versioned.then_some(&version));
     Ok(response)

@@ -55,7 +55,7 @@ impl Store {
     pub(crate) async fn delete_bucket(&self, name: &BucketName) -> Result<(), StoreError> {
         let name = name.clone();
         let files = self.decide(move |rows| remove(rows, &name)).await?;
-        self.blobs.remove(&files);
+        self.release(&files);
         Ok(())
     }
 

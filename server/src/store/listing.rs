@@ -35,11 +35,13 @@ pub(crate) enum Entry<T> {
 pub(crate) struct Page<T> {
     pub(crate) entries: Vec<Entry<T>>,
     pub(crate) truncated: bool,
+    /// Whether a truncated page says nothing of where it goes on: no store makes such a page, a fault does.
+    pub(crate) without_token: bool,
 }
 
 impl<T> Page<T> {
     fn new() -> Self {
-        Self { entries: Vec::new(), truncated: false }
+        Self { entries: Vec::new(), truncated: false, without_token: false }
     }
 
     /// Adds an entry, or notes that there is one more than the page holds.

@@ -3,6 +3,7 @@
 //! Each verb that writes is one job of the index: it reads the current state, decides the condition, and
 //! changes rows, all inside the one critical section. Bodies are written before and handed to the job.
 
+mod bent;
 mod blob;
 mod buckets;
 pub(crate) mod disk;
@@ -74,8 +75,10 @@ type Decided<T> = Result<Result<T, StoreError>, IndexError>;
 
 /// All state of one server.
 pub(crate) struct Store {
-    index: Box<dyn Index>,
+    index: Arc<dyn Index>,
     blobs: Arc<Blobs>,
+    /// Whether what its writes do does not last.
+    forgets: bool,
 }
 
 impl Store {
@@ -84,7 +87,7 @@ impl Store {
     ///
     /// # Errors
     /// What the index or the file system says.
-    pub(crate) async fn open(index: Box<dyn Index>, files: Option<PathBuf>) -> Result<Arc<Self>, StoreError> {
+    pub(crate) async fn open(index: Arc<dyn Index>, files: Option<PathBuf>) -> Result<Arc<Self>, StoreError> {
         if let Some(files) = &files {
             std::fs::create_dir_all(files)?;
         }
@@ -95,7 +98,7 @@ impl Store {
                 Ok(next)
             })
             .await?;
-        let store = Self { index, blobs: Arc::new(Blobs::new(files, generation)) };
+        let store = Self { index, blobs: Arc::new(Blobs::new(files, generation)), forgets: false };
         let snapshot = store.index.snapshot()?;
         let swept =
             store.blobs.sweep(|id| Ok::<_, StoreError>(snapshot.get(&rows::piece(id, 0))?.is_some()))?;
@@ -117,6 +120,26 @@ impl Store {
         job: impl FnOnce(&mut dyn RowsMut) -> Decided<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.index.apply(job).await?
+    }
+
+    /// The same store, in which every write decides and answers and leaves nothing behind.
+    pub(crate) fn forgetting(&self) -> Arc<Self> {
+        let index = Arc::new(bent::Forgetting(self.index.clone()));
+        Arc::new(Self { index, blobs: self.blobs.clone(), forgets: true })
+    }
+
+    /// The state as it is now, for good.
+    pub(crate) fn frozen(self: &Arc<Self>) -> Result<Arc<Self>, StoreError> {
+        let index = bent::Frozen::new(self.image()?);
+        Ok(Arc::new(Self { index: Arc::new(index), blobs: self.blobs.clone(), forgets: false }))
+    }
+
+    /// Removes the files of bodies whose records are gone. Where nothing lasts, no record is; the file of a body
+    /// that was forgotten goes with the sweep of the next start.
+    fn release(&self, files: &[u64]) {
+        if !self.forgets {
+            self.blobs.remove(files);
+        }
     }
 
     /// Everything stored, for [`Store::restore`].
@@ -161,7 +184,7 @@ impl Store {
                 Ok(gone)
             })
             .await?;
-        self.blobs.remove(&gone);
+        self.release(&gone);
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! Multipart uploads. Complete moves no bytes: the uploaded parts become the object's parts.
 
+use std::sync::Arc;
+
 use super::buckets::{find, missing};
 use super::index::{IndexError, Rows, RowsMut};
 use super::model::{Done, Object, Part, Upload};
@@ -104,34 +106,37 @@ impl Store {
     ///
     /// # Errors
     /// `NoSuchUpload`.
-    pub(crate) async fn put_part(
-        &self,
+    pub(crate) fn put_part(
+        self: &Arc<Self>,
         bucket: &BucketName,
         key: &Key,
         id: &str,
         mut part: Part,
         body: Draft,
-    ) -> Result<(), StoreError> {
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
+        let store = self.clone();
         let (bucket, key, id) = (bucket.clone(), key.clone(), id.to_owned());
-        let outcome = self
-            .index
-            .apply(move |rows| {
-                let Some(upload) = open_upload(rows, &bucket, &key, &id)? else {
-                    return Ok(Err((StoreError::NoSuchUpload(id), body)));
-                };
-                let mut files = Vec::new();
-                let row = rows::part(upload.seq, part.number);
-                if let Some(value) = rows.get(&row)? {
-                    forget(rows, &[rows::decode(&row, &value)?.0], &mut files)?;
-                }
-                part.blob = keep(rows, body)?;
-                rows.put(&row, rows::encode(&part)?)?;
-                Ok(Ok(files))
-            })
-            .await?;
-        let files = outcome.map_err(|(error, _body)| error)?;
-        self.blobs.remove(&files);
-        Ok(())
+        async move {
+            let outcome = store
+                .index
+                .apply(move |rows| {
+                    let Some(upload) = open_upload(rows, &bucket, &key, &id)? else {
+                        return Ok(Err((StoreError::NoSuchUpload(id), body)));
+                    };
+                    let mut files = Vec::new();
+                    let row = rows::part(upload.seq, part.number);
+                    if let Some(value) = rows.get(&row)? {
+                        forget(rows, &[rows::decode(&row, &value)?.0], &mut files)?;
+                    }
+                    part.blob = keep(rows, body)?;
+                    rows.put(&row, rows::encode(&part)?)?;
+                    Ok(Ok(files))
+                })
+                .await?;
+            let files = outcome.map_err(|(error, _body)| error)?;
+            store.release(&files);
+            Ok(())
+        }
     }
 
     /// An upload's parts with numbers above `after`, at most `max`, and whether there are more.
@@ -165,25 +170,33 @@ impl Store {
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchUpload`.
-    pub(crate) async fn abort(&self, bucket: &BucketName, key: &Key, id: &str) -> Result<(), StoreError> {
+    pub(crate) fn abort(
+        self: &Arc<Self>,
+        bucket: &BucketName,
+        key: &Key,
+        id: &str,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
+        let store = self.clone();
         let (bucket, key, id) = (bucket.clone(), key.clone(), id.to_owned());
-        let files = self
-            .decide(move |rows| {
-                if find(rows, &bucket)?.is_none() {
-                    return Ok(Err(missing(&bucket)));
-                }
-                let Some(upload) = open_upload(rows, &bucket, &key, &id)? else {
-                    return Ok(Err(StoreError::NoSuchUpload(id)));
-                };
-                let mut files = Vec::new();
-                let parts = take_parts(rows, upload.seq)?;
-                forget(rows, &parts, &mut files)?;
-                close(rows, &bucket, &key, upload.seq)?;
-                Ok(Ok(files))
-            })
-            .await?;
-        self.blobs.remove(&files);
-        Ok(())
+        async move {
+            let files = store
+                .decide(move |rows| {
+                    if find(rows, &bucket)?.is_none() {
+                        return Ok(Err(missing(&bucket)));
+                    }
+                    let Some(upload) = open_upload(rows, &bucket, &key, &id)? else {
+                        return Ok(Err(StoreError::NoSuchUpload(id)));
+                    };
+                    let mut files = Vec::new();
+                    let parts = take_parts(rows, upload.seq)?;
+                    forget(rows, &parts, &mut files)?;
+                    close(rows, &bucket, &key, upload.seq)?;
+                    Ok(Ok(files))
+                })
+                .await?;
+            store.release(&files);
+            Ok(())
+        }
     }
 
     /// Makes the listed parts the key's newest object, if the condition holds at that moment. A refused
@@ -191,18 +204,21 @@ impl Store {
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchUpload`, `InvalidPart`, `PartTooSmall`, `Completion`, `Refused`.
-    pub(crate) async fn complete(
-        &self,
+    pub(crate) fn complete(
+        self: &Arc<Self>,
         bucket: &BucketName,
         key: &Key,
         id: &str,
         request: CompleteRequest,
-    ) -> Result<Completed, StoreError> {
+    ) -> impl Future<Output = Result<Completed, StoreError>> + Send + use<> {
+        let store = self.clone();
         let (bucket, key, id) = (bucket.clone(), key.clone(), id.to_owned());
-        let (completed, files) =
-            self.decide(move |rows| complete(rows, &bucket, &key, &id, &request)).await?;
-        self.blobs.remove(&files);
-        Ok(completed)
+        async move {
+            let (completed, files) =
+                store.decide(move |rows| complete(rows, &bucket, &key, &id, &request)).await?;
+            store.release(&files);
+            Ok(completed)
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 //! under `V`. So a key without an `O` row has no current object, and listing current objects costs
 //! nothing for versions and markers.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::buckets::{find, missing, version_record};
@@ -56,109 +58,119 @@ impl Store {
     ///
     /// # Errors
     /// `NoSuchBucket`, `Refused`.
-    pub(crate) async fn put(
-        &self,
+    pub(crate) fn put(
+        self: &Arc<Self>,
         bucket: &BucketName,
         key: &Key,
         new: NewObject,
-    ) -> Result<Placed, StoreError> {
+    ) -> impl Future<Output = Result<Placed, StoreError>> + Send + use<> {
+        let store = self.clone();
         let (bucket, key) = (bucket.clone(), key.clone());
-        // A refused body leaves the critical section before it is dropped: its file may have to be removed.
-        let outcome = self
-            .index
-            .apply(move |rows| {
-                let versioning = match admit(rows, &bucket, &key, &new.condition)? {
-                    Ok(versioning) => versioning,
-                    Err(refused) => return Ok(Err((refused, new.body))),
-                };
-                let part = Part {
-                    number: 1,
-                    size: new.object.size,
-                    etag: new.object.etag.clone(),
-                    checksum: new.part_checksum,
-                    last_modified: new.now,
-                    blob: keep(rows, new.body)?,
-                };
-                let place = Place { bucket: &bucket, key: &key, versioning };
-                place.commit(rows, new.object, &[part], new.now, new.random).map(Ok)
-            })
-            .await?;
-        let (placed, files) = outcome.map_err(|(refused, _body)| refused)?;
-        self.blobs.remove(&files);
-        Ok(placed)
+        async move {
+            // A refused body leaves the critical section before it is dropped: its file may have to be removed.
+            let outcome = store
+                .index
+                .apply(move |rows| {
+                    let versioning = match admit(rows, &bucket, &key, &new.condition)? {
+                        Ok(versioning) => versioning,
+                        Err(refused) => return Ok(Err((refused, new.body))),
+                    };
+                    let part = Part {
+                        number: 1,
+                        size: new.object.size,
+                        etag: new.object.etag.clone(),
+                        checksum: new.part_checksum,
+                        last_modified: new.now,
+                        blob: keep(rows, new.body)?,
+                    };
+                    let place = Place { bucket: &bucket, key: &key, versioning };
+                    place.commit(rows, new.object, &[part], new.now, new.random).map(Ok)
+                })
+                .await?;
+            let (placed, files) = outcome.map_err(|(refused, _body)| refused)?;
+            store.release(&files);
+            Ok(placed)
+        }
     }
 
     /// Deletes the current object or one version.
     ///
     /// # Errors
     /// `NoSuchBucket`, `Refused`.
-    pub(crate) async fn delete(
-        &self,
+    pub(crate) fn delete(
+        self: &Arc<Self>,
         bucket: &BucketName,
         key: &Key,
         doomed: Doomed,
         now: Instant,
         random: [u8; 16],
-    ) -> Result<Deleted, StoreError> {
+    ) -> impl Future<Output = Result<Deleted, StoreError>> + Send + use<> {
+        let store = self.clone();
         let (bucket, key) = (bucket.clone(), key.clone());
-        let (deleted, files) = self
-            .decide(move |rows| {
-                let condition = match &doomed {
-                    Doomed::Current(condition) => condition,
-                    Doomed::Version(_) => &WriteCondition::Always,
-                };
-                let versioning = match admit(rows, &bucket, &key, condition)? {
-                    Ok(versioning) => versioning,
-                    Err(refused) => return Ok(Err(refused)),
-                };
-                let place = Place { bucket: &bucket, key: &key, versioning };
-                let mut files = Vec::new();
-                let deleted = match doomed {
-                    Doomed::Version(id) => place.remove_version(rows, id, &mut files)?,
-                    Doomed::Current(_) if versioning == Versioning::Off => {
-                        if place.remove_null(rows, &mut files)? {
-                            place.trace_delete(rows)?;
+        async move {
+            let (deleted, files) = store
+                .decide(move |rows| {
+                    let condition = match &doomed {
+                        Doomed::Current(condition) => condition,
+                        Doomed::Version(_) => &WriteCondition::Always,
+                    };
+                    let versioning = match admit(rows, &bucket, &key, condition)? {
+                        Ok(versioning) => versioning,
+                        Err(refused) => return Ok(Err(refused)),
+                    };
+                    let place = Place { bucket: &bucket, key: &key, versioning };
+                    let mut files = Vec::new();
+                    let deleted = match doomed {
+                        Doomed::Version(id) => place.remove_version(rows, id, &mut files)?,
+                        Doomed::Current(_) if versioning == Versioning::Off => {
+                            if place.remove_null(rows, &mut files)? {
+                                place.trace_delete(rows)?;
+                            }
+                            Deleted::default()
                         }
-                        Deleted::default()
-                    }
-                    Doomed::Current(_) => place.mark_deleted(rows, now, random, &mut files)?,
-                };
-                Ok(Ok((deleted, files)))
-            })
-            .await?;
-        self.blobs.remove(&files);
-        Ok(deleted)
+                        Doomed::Current(_) => place.mark_deleted(rows, now, random, &mut files)?,
+                    };
+                    Ok(Ok((deleted, files)))
+                })
+                .await?;
+            store.release(&files);
+            Ok(deleted)
+        }
     }
 
     /// Replaces the tags of one version, or of the current object. Its time and ETag stay.
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchKey`, `NoSuchVersion`, `IsMarker`.
-    pub(crate) async fn set_tags(
-        &self,
+    pub(crate) fn set_tags(
+        self: &Arc<Self>,
         bucket: &BucketName,
         key: &Key,
         version: Option<VersionId>,
         tags: Vec<Pair>,
-    ) -> Result<VersionId, StoreError> {
+    ) -> impl Future<Output = Result<VersionId, StoreError>> + Send + use<> {
+        let store = self.clone();
         let (bucket, key) = (bucket.clone(), key.clone());
-        self.decide(move |rows| {
-            if find(rows, &bucket)?.is_none() {
-                return Ok(Err(missing(&bucket)));
-            }
-            let (row, value) = match locate(rows, &bucket, &key, version.as_ref())? {
-                Ok(found) => found,
-                Err(error) => return Ok(Err(error)),
-            };
-            let (mut version, parts) = version_record(&row, &value)?;
-            let Some(object) = &mut version.object else {
-                return Ok(Err(StoreError::IsMarker(version.id, version.last_modified)));
-            };
-            object.tags = tags;
-            rows.put(&row, encode_version(&version, &parts)?)?;
-            Ok(Ok(version.id))
-        })
-        .await
+        async move {
+            store
+                .decide(move |rows| {
+                    if find(rows, &bucket)?.is_none() {
+                        return Ok(Err(missing(&bucket)));
+                    }
+                    let (row, value) = match locate(rows, &bucket, &key, version.as_ref())? {
+                        Ok(found) => found,
+                        Err(error) => return Ok(Err(error)),
+                    };
+                    let (mut version, parts) = version_record(&row, &value)?;
+                    let Some(object) = &mut version.object else {
+                        return Ok(Err(StoreError::IsMarker(version.id, version.last_modified)));
+                    };
+                    object.tags = tags;
+                    rows.put(&row, encode_version(&version, &parts)?)?;
+                    Ok(Ok(version.id))
+                })
+                .await
+        }
     }
 }
 

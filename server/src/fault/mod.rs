@@ -1,0 +1,297 @@
+//! Faults: temporary misbehaviour by rule. One hook is asked once for each request; what it answers acts
+//! before the commit, after it, or on the bytes of the answer.
+//!
+//! A rule is *match* + *when* + *effect*, with a name. Its text means the same at every door: the builder and the
+//! handle, the control API, the `x-assay-fault` header, a file, a flag.
+
+mod effect;
+mod fields;
+mod flight;
+mod outage;
+mod plan;
+mod rule;
+mod shape;
+mod text;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use http::HeaderMap;
+use parking_lot::{Mutex, RwLock};
+
+pub use self::effect::{Effect, Loss, Time};
+pub use self::fields::RuleError;
+pub use self::outage::Outage;
+pub use self::rule::Rule;
+
+pub(crate) use self::flight::InFlight;
+pub(crate) use self::outage::Outages;
+pub(crate) use self::plan::{Plan, Stop};
+pub(crate) use self::rule::Facts;
+pub(crate) use self::shape::{Shape, Shaped};
+pub(crate) use self::text::rules;
+
+use crate::instant::Instant;
+use crate::route::Target;
+use crate::store::Store;
+
+/// A rule that is set, and what became of it.
+struct Active {
+    id: u64,
+    rule: Rule,
+    set_at: Instant,
+    /// The state when it was set, where its effect shows that.
+    frozen: Option<Arc<Store>>,
+    /// Requests that matched.
+    seen: AtomicU64,
+    /// Requests that were hit.
+    fired: AtomicU64,
+}
+
+impl Active {
+    fn age_ms(&self, now: Instant) -> u64 {
+        u64::try_from(now.epoch_ms() - self.set_at.epoch_ms()).unwrap_or(0)
+    }
+}
+
+/// A rule that hit a request.
+#[derive(Clone)]
+pub(crate) struct Fired {
+    pub(crate) name: String,
+    pub(crate) effect: Effect,
+    frozen: Option<Arc<Store>>,
+}
+
+impl Fired {
+    fn new(rule: &Rule, frozen: Option<Arc<Store>>) -> Self {
+        Self { name: rule.name().to_owned(), effect: rule.effect(), frozen }
+    }
+}
+
+impl std::fmt::Debug for Fired {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.name, self.effect.name())
+    }
+}
+
+/// What is known of a rule that is or was set.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct FaultStatus {
+    /// Its name.
+    pub name: String,
+    /// Its text, from which it can be set again.
+    pub rule: String,
+    /// How many requests matched while it was set.
+    pub seen: u64,
+    /// How many it hit.
+    pub fired: u64,
+}
+
+/// The rules of one server.
+pub(crate) struct Faults {
+    /// Whether there are any, so that a request without faults costs one load.
+    any: AtomicBool,
+    rules: RwLock<Vec<Arc<Active>>>,
+    /// Rules that are gone and never hit anything: their silence is an error at the end.
+    unfired: Mutex<Vec<FaultStatus>>,
+    next: AtomicU64,
+    random: Mutex<fastrand::Rng>,
+    flights: flight::Flights,
+}
+
+impl Faults {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            any: AtomicBool::new(false),
+            rules: RwLock::default(),
+            unfired: Mutex::default(),
+            next: AtomicU64::new(1),
+            random: Mutex::new(fastrand::Rng::with_seed(seed)),
+            flights: flight::Flights::default(),
+        }
+    }
+
+    /// Sets a rule and gives it a number by which [`Faults::heal`] finds it. `frozen` is the state as it is now,
+    /// for a rule that [shows it](Rule::needs_frozen).
+    pub(crate) fn set(&self, rule: Rule, frozen: Option<Arc<Store>>, now: Instant) -> u64 {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (seen, fired) = (AtomicU64::new(0), AtomicU64::new(0));
+        let active = Active { id, rule, set_at: now, frozen, seen, fired };
+        let mut rules = self.rules.write();
+        rules.push(Arc::new(active));
+        self.any.store(true, Ordering::Release);
+        id
+    }
+
+    /// Takes one rule back.
+    pub(crate) fn heal(&self, id: u64) {
+        self.retire(|active| active.id == id);
+    }
+
+    /// Takes the rules of a name back, and says how many there were.
+    pub(crate) fn remove(&self, name: &str) -> usize {
+        self.retire(|active| active.rule.name() == name)
+    }
+
+    /// Takes all rules back.
+    pub(crate) fn clear(&self) -> usize {
+        self.retire(|_| true)
+    }
+
+    fn retire(&self, gone: impl Fn(&Active) -> bool) -> usize {
+        let mut rules = self.rules.write();
+        let before = rules.len();
+        let mut unfired = self.unfired.lock();
+        rules.retain(|active| {
+            let gone = gone(active);
+            if gone && active.fired.load(Ordering::Relaxed) == 0 {
+                unfired.push(status(active));
+            }
+            !gone
+        });
+        self.any.store(!rules.is_empty(), Ordering::Release);
+        before - rules.len()
+    }
+
+    /// The rules that are set, in the order in which they were.
+    pub(crate) fn list(&self) -> Vec<FaultStatus> {
+        self.rules.read().iter().map(|active| status(active)).collect()
+    }
+
+    /// What is known of one that is set.
+    pub(crate) fn status(&self, id: u64) -> Option<FaultStatus> {
+        self.rules.read().iter().find(|active| active.id == id).map(|active| status(active))
+    }
+
+    /// Every rule, set or gone, that hit nothing.
+    pub(crate) fn unfired(&self) -> Vec<FaultStatus> {
+        let mut unfired = self.unfired.lock().clone();
+        unfired.extend(self.list().into_iter().filter(|rule| rule.fired == 0));
+        unfired
+    }
+
+    /// Whether any rule is set.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// The one question of a request: which rules hit it, in their order. Rules that are over go.
+    pub(crate) fn ask(&self, facts: &Facts<'_>, now: Instant) -> Vec<Fired> {
+        let mut over = false;
+        let mut fired = Vec::new();
+        // One draw after the other, in the order of requests: the same seed hits the same requests.
+        let mut random = self.random.lock();
+        for active in self.rules.read().iter() {
+            let age_ms = active.age_ms(now);
+            if active.rule.is_over(age_ms) {
+                over = true;
+                continue;
+            }
+            if !active.rule.matches(facts) {
+                continue;
+            }
+            let count = active.seen.fetch_add(1, Ordering::Relaxed) + 1;
+            if active.rule.hits(count, age_ms, &mut random) {
+                active.fired.fetch_add(1, Ordering::Relaxed);
+                fired.push(Fired::new(&active.rule, active.frozen.clone()));
+            }
+        }
+        drop(random);
+        if over {
+            self.retire(|active| active.rule.is_over(active.age_ms(now)));
+        }
+        fired
+    }
+
+    /// A rule that one request brings along and that is about that request only.
+    pub(crate) fn ask_once(&self, rule: &Rule, facts: &Facts<'_>) -> Option<Fired> {
+        let hit = rule.matches(facts) && rule.hits(1, 0, &mut self.random.lock());
+        hit.then(|| Fired::new(rule, None))
+    }
+
+    /// Counts a conditional write among those under way.
+    pub(crate) fn enter(&self, target: &Target, headers: &HeaderMap) -> Option<InFlight> {
+        self.flights.enter(target, headers)
+    }
+
+    /// A duration by the server's seed.
+    pub(crate) fn draw(&self, time: Time) -> std::time::Duration {
+        time.draw(&mut self.random.lock())
+    }
+}
+
+fn status(active: &Active) -> FaultStatus {
+    FaultStatus {
+        name: active.rule.name().to_owned(),
+        rule: active.rule.to_string(),
+        seen: active.seen.load(Ordering::Relaxed),
+        fired: active.fired.load(Ordering::Relaxed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+
+    fn facts(headers: &HeaderMap) -> Facts<'_> {
+        Facts {
+            operation: "PutObject",
+            method: "PUT",
+            bucket: Some("data"),
+            key: Some("k"),
+            access_key: None,
+            headers,
+            upload_id: None,
+            part_number: None,
+            size: 0,
+            contended: false,
+        }
+    }
+
+    fn names(faults: &Faults, now_ms: i64) -> Vec<String> {
+        let fired = faults.ask(&facts(&HeaderMap::new()), Instant::from_epoch_ms(now_ms));
+        fired.into_iter().map(|fired| fired.name).collect()
+    }
+
+    fn rule(text: &str) -> Rule {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_rule_that_hits_acts_and_one_that_never_hits_is_known() {
+        let faults = Faults::new(1);
+        let now = Instant::from_epoch_ms(0);
+        faults.set(rule("name=a nth=2 effect=drop"), None, now);
+        faults.set(rule("name=b effect=twice"), None, now);
+        let c = faults.set(rule("name=c key=other effect=drop"), None, now);
+        assert_eq!(names(&faults, 0), ["b"]);
+        assert_eq!(names(&faults, 0), ["a", "b"]);
+        let list: Vec<_> = faults.list().iter().map(|rule| (rule.seen, rule.fired)).collect();
+        assert_eq!(list, [(2, 1), (2, 2), (0, 0)]);
+        faults.heal(c);
+        assert_eq!(faults.remove("b"), 1);
+        assert_eq!(faults.unfired().iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>(), ["c"]);
+        assert_eq!((faults.clear(), faults.any()), (1, false));
+    }
+
+    #[test]
+    fn a_forgotten_rule_dies_by_itself() {
+        let faults = Faults::new(1);
+        faults.set(rule("ttl-ms=100 effect=drop"), None, Instant::from_epoch_ms(1000));
+        assert_eq!(names(&faults, 1099).len(), 1);
+        assert_eq!((names(&faults, 1100).len(), faults.any()), (0, false));
+    }
+
+    #[test]
+    fn the_same_seed_hits_the_same_requests() {
+        let run = |seed| -> Vec<usize> {
+            let faults = Faults::new(seed);
+            faults.set(rule("probability=0.3 effect=drop"), None, Instant::from_epoch_ms(0));
+            (0..100).map(|_| names(&faults, 0).len()).collect()
+        };
+        assert_eq!(run(7), run(7));
+        assert_ne!(run(7), run(8));
+    }
+}

@@ -1,0 +1,265 @@
+//! The journal: what was asked, what acted on it, what was answered. A bounded ring, so that it never leaks;
+//! it holds no secret, no signature and no body.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::request::Parts;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::fault::Fired;
+use crate::instant::Instant;
+
+/// Requests that are remembered. Older ones are dropped; their number goes on counting.
+const CAPACITY: usize = 10_000;
+
+/// A rule that hit a request.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Hit {
+    /// The rule's name.
+    pub rule: String,
+    /// The effect's name.
+    pub effect: &'static str,
+}
+
+impl From<&Fired> for Hit {
+    fn from(fired: &Fired) -> Self {
+        Self { rule: fired.name.clone(), effect: fired.effect.name() }
+    }
+}
+
+/// One request and its end.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Record {
+    /// Counts requests from 1, in the order of their ends.
+    pub number: u64,
+    /// `x-amz-request-id` of the answer.
+    pub id: String,
+    /// When it came, by the server's clock; in milliseconds since 1970.
+    pub at: Instant,
+    /// Counts connections from 1; `None` for a request without a socket.
+    pub connection: Option<u64>,
+    /// The operation of the S3 API Reference; `None` where the request was not let in.
+    pub operation: Option<&'static str>,
+    /// The bucket, as it was named.
+    pub bucket: Option<String>,
+    /// The key, as it was named.
+    pub key: Option<String>,
+    /// The conditional headers, names in lower case.
+    pub conditions: Vec<(&'static str, String)>,
+    /// The body's size in bytes, as its head says.
+    pub body_size: u64,
+    /// The faults that acted, in their order.
+    pub faults: Vec<Hit>,
+    /// The status of the answer; `None` where the connection was reset or nothing was ever sent.
+    pub status: Option<u16>,
+    /// From the head of the request to the head of the answer, in microseconds.
+    pub duration_us: u64,
+    #[serde(skip)]
+    control: bool,
+}
+
+/// Headers that make a request conditional.
+const CONDITIONS: [&str; 4] = ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"];
+
+impl Record {
+    pub(crate) fn begin(id: String, at: Instant, connection: Option<u64>, head: &Parts) -> Self {
+        let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
+        let condition = |name| text(name).map(|value: &str| (name, value.to_owned()));
+        Self {
+            number: 0,
+            id,
+            at,
+            connection,
+            operation: None,
+            bucket: None,
+            key: None,
+            conditions: CONDITIONS.into_iter().filter_map(condition).collect(),
+            body_size: body_size(&head.headers),
+            faults: Vec::new(),
+            status: None,
+            duration_us: 0,
+            control: false,
+        }
+    }
+
+    pub(crate) fn name(&mut self, bucket: Option<&str>, key: &str) {
+        self.bucket = bucket.map(str::to_owned);
+        self.key = (!key.is_empty()).then(|| key.to_owned());
+    }
+
+    /// Requests to the control paths are not S3's and are not journalled.
+    pub(crate) fn is_control(&mut self) {
+        self.control = true;
+    }
+
+    pub(crate) fn end(mut self, duration: Duration) -> Option<Self> {
+        self.duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        (!self.control).then_some(self)
+    }
+}
+
+/// The size of a body without its framing, as its head says.
+pub(crate) fn body_size(headers: &HeaderMap) -> u64 {
+    let number = |name| headers.get(name).and_then(|value| value.to_str().ok()?.parse().ok());
+    number("x-amz-decoded-content-length").or_else(|| number("content-length")).unwrap_or(0)
+}
+
+/// The requests of one server. Clones are handles to the same journal.
+#[derive(Clone, Debug)]
+pub struct Journal(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    ring: Mutex<VecDeque<Arc<Record>>>,
+    count: watch::Sender<u64>,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self(Arc::new(Inner { ring: Mutex::default(), count: watch::Sender::new(0) }))
+    }
+}
+
+/// What was waited for did not come, or what was not expected did.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unmet {
+    /// Nothing fitted in the time given.
+    #[error("no request fitted within {within_ms} ms; {seen} were seen")]
+    NothingCame {
+        /// The time given, in milliseconds.
+        within_ms: u64,
+        /// Requests that did not fit.
+        seen: usize,
+    },
+    /// Something fitted.
+    #[error("request {number} fitted, and none should have")]
+    SomethingCame {
+        /// The request's number in the journal.
+        number: u64,
+    },
+}
+
+impl Journal {
+    /// Adds a request; its number is given here.
+    pub(crate) fn add(&self, mut record: Record) {
+        let mut ring = self.0.ring.lock();
+        record.number = *self.0.count.borrow() + 1;
+        if ring.len() == CAPACITY {
+            ring.pop_front();
+        }
+        let number = record.number;
+        ring.push_back(Arc::new(record));
+        self.0.count.send_replace(number);
+    }
+
+    /// The requests that are remembered and fit, oldest first.
+    pub fn filter(&self, fits: impl Fn(&Record) -> bool) -> Vec<Arc<Record>> {
+        self.0.ring.lock().iter().filter(|record| fits(record)).cloned().collect()
+    }
+
+    /// How many remembered requests fit.
+    pub fn count(&self, fits: impl Fn(&Record) -> bool) -> usize {
+        self.0.ring.lock().iter().filter(|record| fits(record)).count()
+    }
+
+    /// The number of the last request.
+    pub fn last(&self) -> u64 {
+        *self.0.count.borrow()
+    }
+
+    /// Forgets the requests so far; their number goes on counting.
+    pub fn clear(&self) {
+        self.0.ring.lock().clear();
+    }
+
+    /// The next request after number `after` that fits; it may have come already.
+    ///
+    /// # Errors
+    /// [`Unmet::NothingCame`] when none has within `within`.
+    pub async fn wait_for(
+        &self,
+        after: u64,
+        within: Duration,
+        fits: impl Fn(&Record) -> bool,
+    ) -> Result<Arc<Record>, Unmet> {
+        let mut count = self.0.count.subscribe();
+        let search = async {
+            loop {
+                let first = self.filter(|record| record.number > after && fits(record)).into_iter().next();
+                // The sender lives as long as this journal, so there is always a next count to wait for.
+                match first {
+                    Some(record) => return record,
+                    None if count.changed().await.is_err() => std::future::pending::<()>().await,
+                    None => {}
+                }
+            }
+        };
+        tokio::time::timeout(within, search).await.map_err(|_| Unmet::NothingCame {
+            within_ms: u64::try_from(within.as_millis()).unwrap_or(u64::MAX),
+            seen: self.count(|record| record.number > after),
+        })
+    }
+
+    /// Waits for the whole of `during` and fails at the first request after number `after` that fits.
+    ///
+    /// # Errors
+    /// [`Unmet::SomethingCame`].
+    pub async fn expect_none(
+        &self,
+        after: u64,
+        during: Duration,
+        fits: impl Fn(&Record) -> bool,
+    ) -> Result<(), Unmet> {
+        match self.wait_for(after, during, fits).await {
+            Ok(record) => Err(Unmet::SomethingCame { number: record.number }),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(key: &str) -> Record {
+        let (head, ()) = http::Request::new(()).into_parts();
+        let mut record = Record::begin("ID".into(), Instant::from_epoch_ms(0), None, &head);
+        record.name(Some("data"), key);
+        record
+    }
+
+    #[test]
+    fn the_ring_is_bounded_and_numbers_go_on() {
+        let journal = Journal::default();
+        for _ in 0..CAPACITY + 5 {
+            journal.add(record("k"));
+        }
+        let all = journal.filter(|_| true);
+        assert_eq!((all.len(), all[0].number, journal.last()), (CAPACITY, 6, CAPACITY as u64 + 5));
+        journal.clear();
+        assert_eq!((journal.count(|_| true), journal.last()), (0, CAPACITY as u64 + 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_ends_with_the_request_or_with_the_time() {
+        let journal = Journal::default();
+        let is_b = |record: &Record| record.key.as_deref() == Some("b");
+        let waiting = journal.wait_for(0, Duration::from_secs(9), is_b);
+        let adding = async {
+            journal.add(record("a"));
+            tokio::task::yield_now().await;
+            journal.add(record("b"));
+        };
+        let (found, ()) = tokio::join!(waiting, adding);
+        assert_eq!(found.unwrap().number, 2);
+        let missed = journal.wait_for(2, Duration::from_millis(50), is_b).await;
+        assert_eq!(missed.unwrap_err(), Unmet::NothingCame { within_ms: 50, seen: 0 });
+        let none = journal.expect_none(0, Duration::from_millis(50), is_b).await;
+        assert_eq!(none, Err(Unmet::SomethingCame { number: 2 }));
+        assert_eq!(journal.expect_none(2, Duration::from_millis(50), is_b).await, Ok(()));
+    }
+}
