@@ -1,10 +1,12 @@
 //! The edge: sockets in, hyper between, sockets out.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -12,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -44,6 +46,8 @@ pub(crate) async fn serve(listener: TcpListener, service: Arc<Service>, mut stop
     let mut listener = Some(listener);
     let mut connections = JoinSet::new();
     let mut number = 0;
+    // Nothing is ever sent: the channel ends with the last write, also of one whose connection is gone.
+    let (alive, mut writes) = mpsc::channel::<Infallible>(1);
     loop {
         let refuses = refuses(&service);
         if refuses {
@@ -57,7 +61,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Arc<Service>, mut stop
             accepted = accept(listener.as_ref()) => match accepted {
                 Ok(socket) => {
                     number += 1;
-                    connections.spawn(connection(socket, number, service.clone(), stop.clone()));
+                    connections.spawn(connection(socket, number, service.clone(), alive.clone(), stop.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection");
@@ -71,8 +75,11 @@ pub(crate) async fn serve(listener: TcpListener, service: Arc<Service>, mut stop
             _ = stop.changed() => break,
         }
     }
-    drop(listener);
-    let ended = timeout(STOP_TIMEOUT, async { while connections.join_next().await.is_some() {} });
+    drop((listener, alive));
+    let ended = timeout(STOP_TIMEOUT, async {
+        while connections.join_next().await.is_some() {}
+        writes.recv().await
+    });
     if ended.await.is_err() {
         tracing::warn!(open = connections.len(), "closing connections whose requests did not end");
     }
@@ -101,27 +108,35 @@ async fn listen_again(address: SocketAddr) -> Option<TcpListener> {
     }
 }
 
-/// A connection that a fault ends without an answer.
+/// A connection that ends without an answer: a fault has it so, or the request failed within.
 #[derive(Debug, thiserror::Error)]
-#[error("a fault reset the connection")]
+#[error("the connection ends without an answer")]
 struct Gone;
 
-async fn connection(socket: TcpStream, number: u64, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
+async fn connection(
+    socket: TcpStream,
+    number: u64,
+    service: Arc<Service>,
+    alive: mpsc::Sender<Infallible>,
+    mut stop: watch::Receiver<bool>,
+) {
     // Head and body leave at once; without this a small answer can wait for the client's delayed ACK.
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "could not set TCP_NODELAY");
     }
-    let answer = service_fn(move |request: hyper::Request<Incoming>| {
-        let service = service.clone();
+    let requests = service_fn(move |request: hyper::Request<Incoming>| {
+        let (service, alive) = (service.clone(), alive.clone());
         async move {
-            let (head, body) = request.into_parts();
-            let mut body: RequestBody = body.map_err(Into::into).boxed();
-            // Reading would ask a client that waits for a `100 Continue` to send what nobody wants.
-            let waits = head.headers.contains_key(http::header::EXPECT);
-            let ending = service.call(head, &mut body, Some(number)).await;
-            if !waits && !body.is_end_stream() {
-                tokio::spawn(drain(body));
-            }
+            let ending = match *request.method() {
+                Method::GET | Method::HEAD => answer(&service, request, number).await,
+                // A write that has begun comes to its end though its client goes away: what it replaced must go.
+                _ => tokio::spawn(async move {
+                    let _alive = alive;
+                    answer(&service, request, number).await
+                })
+                .await
+                .map_err(|_| Gone)?,
+            };
             match ending {
                 Ending::Answer(response) => Ok(response),
                 Ending::Reset => Err(Gone),
@@ -134,7 +149,7 @@ async fn connection(socket: TcpStream, number: u64, service: Arc<Service>, mut s
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
         .auto_date_header(false) // the service sets it, by its own clock
-        .serve_connection(TokioIo::new(socket), answer);
+        .serve_connection(TokioIo::new(socket), requests);
     let ended = tokio::select! {
         ended = &mut connection => ended,
         _ = stop.changed() => {
@@ -149,6 +164,18 @@ async fn connection(socket: TcpStream, number: u64, service: Arc<Service>, mut s
             tracing::debug!(%error, "could not reset a connection");
         }
     }
+}
+
+async fn answer(service: &Service, request: hyper::Request<Incoming>, number: u64) -> Ending {
+    let (head, body) = request.into_parts();
+    let mut body: RequestBody = body.map_err(Into::into).boxed();
+    // Reading would ask a client that waits for a `100 Continue` to send what nobody wants.
+    let waits = head.headers.contains_key(http::header::EXPECT);
+    let ending = service.call(head, &mut body, Some(number)).await;
+    if !waits && !body.is_end_stream() {
+        tokio::spawn(drain(body));
+    }
+    ending
 }
 
 /// Reads the rest of a body that the answer did not need, while that is on its way: a client that sends all before

@@ -123,3 +123,33 @@ async fn a_body_in_http_chunks_is_refused() {
     assert_eq!(refused.only("Header"), "Transfer-Encoding");
     assert_eq!(wire.ask("GET", "/bucket/k", &[], b"").await.status, 404);
 }
+
+/// A client that goes away while its write commits: the write stands or not, and either way no file is left over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_go_away_while_they_write_leave_nothing_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::builder().bucket("bucket").auth(AuthMode::None).data(directory.path());
+    let server = server.start().await.unwrap();
+    let body = vec![b'x'; 100_000];
+    for _ in 0..20 {
+        let mut clients = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let (address, body) = (server.address(), body.clone());
+            clients.spawn(async move {
+                let mut wire = Wire::connect(address).await;
+                wire.request("PUT", "/bucket/k", &[], &body).await;
+                wire.stream.set_zero_linger().unwrap(); // the connection is reset, not closed
+            });
+        }
+        clients.join_all().await;
+    }
+    let mut wire = Wire::connect(server.address()).await;
+    wire.ask("PUT", "/bucket/k", &[], &body).await.expect(200);
+    within(async {
+        while files_in(directory.path()).len() != 1 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(wire.ask("GET", "/bucket/k", &[], b"").await.expect(200).body == body);
+}
