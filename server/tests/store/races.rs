@@ -167,6 +167,79 @@ async fn every_way_to_create(on: On) {
     }
 }
 
+/// A body that says by its first byte what all of it must be.
+fn even_body(byte: u8) -> Vec<u8> {
+    vec![byte; [10, 40_000, 700_000][usize::from(byte) % 3] + usize::from(byte)]
+}
+
+/// Whoever reads while others overwrite, copy, delete, snapshot and restore gets one body, whole, or none.
+async fn readers_among_writers(on: On) {
+    let rig = Arc::new(Rig::new(on).await);
+    rig.send("PUT", "?versioning", &[], crate::SUSPEND).await.expect(200);
+    let writes = if on == On::Memory { 120_u8 } else { 50 };
+    let mut tasks = JoinSet::new();
+    for writer in 0..3_u8 {
+        let rig = Arc::clone(&rig);
+        tasks.spawn(async move {
+            for n in 0..writes {
+                let key = format!("k{}", n % 2);
+                match (n + writer) % 5 {
+                    0 => rig.call("DELETE", &key).await.expect(204),
+                    1 => {
+                        let source = format!("bucket/k{}", (n + 1) % 2);
+                        rig.send("PUT", &key, &[("x-amz-copy-source", &source)], "").await
+                    }
+                    _ => rig.put(&key, even_body(n.wrapping_mul(7).wrapping_add(writer))).await.expect(200),
+                };
+            }
+        });
+    }
+    {
+        let rig = Arc::clone(&rig);
+        tasks.spawn(async move {
+            for _ in 0..writes / 8 {
+                let snapshot = rig.engine.snapshot().unwrap();
+                rig.call("GET", "?list-type=2").await.expect(200);
+                rig.engine.restore(&snapshot).await.unwrap();
+            }
+        });
+    }
+    for reader in 0..4_u8 {
+        let rig = Arc::clone(&rig);
+        tasks.spawn(async move {
+            for n in 0..writes {
+                let key = format!("k{}", (n + reader) % 2);
+                let found = rig.call("GET", &key).await;
+                match found.status {
+                    404 => {}
+                    200 => assert!(
+                        found.body == even_body(found.body[0]),
+                        "{} bytes of one body",
+                        found.body.len()
+                    ),
+                    other => panic!("{other} {}", found.text()),
+                }
+                let range = rig.send("GET", &key, &[("range", "bytes=5-250000")], "").await;
+                if range.status == 206 {
+                    let body = even_body(range.body[0]);
+                    assert!(range.body == body[5..body.len().min(250_001)], "{} bytes", range.body.len());
+                }
+            }
+        });
+    }
+    tasks.join_all().await;
+    for key in ["k0", "k1"] {
+        rig.call("DELETE", &format!("{key}?versionId=null")).await.expect(204);
+    }
+    let gone = async {
+        while !rig.files().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(std::time::Duration::from_secs(10), gone).await;
+    assert!(waited.is_ok(), "left over: {:?}", rig.files());
+}
+
 macro_rules! raced {
     ($($race:ident),+ $(,)?) => {
         mod in_memory {
@@ -180,4 +253,4 @@ macro_rules! raced {
     };
 }
 
-raced![put_create, put_swap, complete, copy, delete, every_way_to_create];
+raced![put_create, put_swap, complete, copy, delete, every_way_to_create, readers_among_writers];
