@@ -2,7 +2,7 @@
 //! files beside it. A file is complete and flushed before the record that names it is committed, and is
 //! removed after the record is gone and nobody reads it any more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub(super) struct Blobs {
     directory: Option<PathBuf>,
     next: AtomicU64,
     pins: Mutex<HashMap<u64, Pin>>,
+    /// Folders whose own names are known to be on the device.
+    flushed: Mutex<HashSet<PathBuf>>,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +46,12 @@ struct Pin {
 impl Blobs {
     /// `generation` is higher at each opening of the same store, so that no id is given out twice.
     pub(super) fn new(directory: Option<PathBuf>, generation: u64) -> Self {
-        Self { directory, next: AtomicU64::new(generation << 32), pins: Mutex::default() }
+        Self {
+            directory,
+            next: AtomicU64::new(generation << 32),
+            pins: Mutex::default(),
+            flushed: Mutex::default(),
+        }
     }
 
     pub(super) fn writer(self: &Arc<Self>, expected: u64) -> Writer {
@@ -98,6 +105,18 @@ impl Blobs {
         }
     }
 
+    /// Flushes the name of a folder, which stands in the directory above it, once.
+    async fn flush_name(&self, folder: &Path) -> io::Result<()> {
+        if self.flushed.lock().contains(folder) {
+            return Ok(());
+        }
+        if let Some(directory) = &self.directory {
+            File::open(directory).await?.sync_all().await?;
+            self.flushed.lock().insert(folder.to_owned());
+        }
+        Ok(())
+    }
+
     /// Removes every file that `is_known` does not know: what writes that never committed left behind.
     pub(super) fn sweep<E: From<io::Error>>(
         &self,
@@ -106,7 +125,11 @@ impl Blobs {
         let Some(directory) = &self.directory else { return Ok(0) };
         let mut removed = 0;
         for folder in std::fs::read_dir(directory)? {
-            for file in std::fs::read_dir(folder?.path())? {
+            let folder = folder?;
+            if !folder.file_type()?.is_dir() {
+                continue; // not ours
+            }
+            for file in std::fs::read_dir(folder.path())? {
                 let file = file?;
                 let id = file.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok());
                 if let Some(id) = id
@@ -201,6 +224,7 @@ impl Writer {
         file.sync_data().await?;
         if let Some(folder) = unkept.0.as_deref().and_then(Path::parent) {
             File::open(folder).await?.sync_all().await?;
+            self.blobs.flush_name(folder).await?;
         }
         Ok(Draft { blob: self.blob, pieces: Vec::new(), unkept: Some(unkept) })
     }
@@ -235,5 +259,115 @@ impl Drop for Unkept {
         if let Some(path) = &self.0 {
             discard(path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on_disk() -> (tempfile::TempDir, Arc<Blobs>) {
+        let directory = tempfile::tempdir().unwrap();
+        let blobs = Arc::new(Blobs::new(Some(directory.path().to_owned()), 1));
+        (directory, blobs)
+    }
+
+    /// A kept body of a file's size and its id.
+    async fn kept(blobs: &Arc<Blobs>) -> u64 {
+        let mut writer = blobs.writer(40_000);
+        writer.write(&[7; 40_000]).await.unwrap();
+        let (blob, pieces) = writer.finish().await.unwrap().keep();
+        assert_eq!((blob.is_file(), pieces), (true, vec![Bytes::new()]));
+        blob.id
+    }
+
+    fn is_there(blobs: &Blobs, id: u64) -> bool {
+        blobs.path(id).unwrap().exists()
+    }
+
+    #[tokio::test]
+    async fn a_body_is_rows_or_a_file_by_its_size_and_its_store() {
+        let (_directory, on_disk) = on_disk();
+        let in_memory = Arc::new(Blobs::new(None, 1));
+        for (size, file, pieces) in [
+            (0, false, 0),
+            (1, false, 1),
+            (INLINE_BYTES, false, 1),
+            (INLINE_BYTES + 1, true, 1),
+            (2 * PIECE_BYTES, true, 2),
+            (2 * PIECE_BYTES + 1, true, 3),
+        ] {
+            for (blobs, has_files) in [(&on_disk, true), (&in_memory, false)] {
+                let mut writer = blobs.writer(size as u64);
+                for part in vec![9; size].chunks(10_000) {
+                    writer.write(part).await.unwrap();
+                }
+                let (blob, rows) = writer.finish().await.unwrap().keep();
+                assert_eq!(blob.size, size as u64);
+                if has_files && file {
+                    assert!(blob.is_file() && rows == [Bytes::new()], "{size}");
+                    assert_eq!(std::fs::read(blobs.path(blob.id).unwrap()).unwrap(), vec![9; size]);
+                } else {
+                    assert_eq!((blob.pieces as usize, rows.len()), (pieces, pieces), "{size}");
+                    assert_eq!(rows.concat(), vec![9; size]);
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_draft_that_nobody_keeps_leaves_no_file() {
+        let (_directory, blobs) = on_disk();
+        let mut writer = blobs.writer(0);
+        writer.write(&vec![1; 2 * PIECE_BYTES]).await.unwrap();
+        let id = writer.blob.id;
+        assert!(is_there(&blobs, id), "large bodies go to their file while they come");
+        drop(writer);
+        assert!(!is_there(&blobs, id));
+        let mut writer = blobs.writer(0);
+        writer.write(&vec![1; PIECE_BYTES]).await.unwrap();
+        let draft = writer.finish().await.unwrap();
+        assert!(is_there(&blobs, id + 1));
+        drop(draft);
+        assert!(!is_there(&blobs, id + 1));
+    }
+
+    #[tokio::test]
+    async fn a_file_goes_with_its_last_reader() {
+        let (_directory, blobs) = on_disk();
+        let (read, unread) = (kept(&blobs).await, kept(&blobs).await);
+        blobs.pin(&[read]);
+        blobs.pin(&[read]);
+        blobs.remove(&[read, unread]);
+        assert_eq!((is_there(&blobs, read), is_there(&blobs, unread)), (true, false));
+        assert!(blobs.unpin(&[read]).is_empty());
+        assert_eq!(blobs.unpin(&[read]), [read], "the last reader is told to remove it");
+        blobs.remove(&[read]);
+        assert!(!is_there(&blobs, read));
+        blobs.pin(&[unread]);
+        assert!(blobs.unpin(&[unread]).is_empty(), "a reader of what stays is told nothing");
+    }
+
+    #[tokio::test]
+    async fn the_sweep_removes_what_nobody_knows_and_nothing_that_is_not_ours() {
+        let (directory, blobs) = on_disk();
+        let (known, orphan) = (kept(&blobs).await, kept(&blobs).await);
+        let beside = directory.path().join("notes.txt");
+        let within = blobs.path(known).unwrap().with_file_name("README");
+        for path in [&beside, &within] {
+            std::fs::write(path, "not ours").unwrap();
+        }
+        assert_eq!(blobs.sweep(|id| Ok::<_, io::Error>(id == known)).unwrap(), 1);
+        assert_eq!((is_there(&blobs, known), is_there(&blobs, orphan)), (true, false));
+        assert!(beside.exists() && within.exists());
+        let refused = blobs.sweep(|_| Err::<bool, _>(io::Error::other("the index is damaged")));
+        assert!(refused.is_err() && is_there(&blobs, known), "what can't be judged stays");
+    }
+
+    #[test]
+    fn ids_of_one_opening_are_never_those_of_another() {
+        let first = Blobs::new(None, 1).next.into_inner();
+        let second = Blobs::new(None, 2).next.into_inner();
+        assert!(second - first >= 1 << 32);
     }
 }

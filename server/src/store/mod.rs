@@ -90,6 +90,10 @@ impl Store {
     pub(crate) async fn open(index: Arc<dyn Index>, files: Option<PathBuf>) -> Result<Arc<Self>, StoreError> {
         if let Some(files) = &files {
             std::fs::create_dir_all(files)?;
+            // Its name must be on the device before a body in it is acknowledged.
+            if let Some(data) = files.parent() {
+                std::fs::File::open(data)?.sync_all()?;
+            }
         }
         let generation = index
             .apply(|rows| {
