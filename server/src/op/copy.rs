@@ -121,15 +121,8 @@ pub(super) async fn whole(call: &Call<'_>, bucket: &BucketName, key: &Key) -> An
     let found = source.find(call)?;
     let old = found.object()?.clone();
     let in_place = source.bucket == *bucket && source.key == *key && source.version.is_none();
-    let changes = replace
-        || ["x-amz-storage-class", "x-amz-website-redirect-location", "x-amz-server-side-encryption"]
-            .iter()
-            .any(|name| headers.contains_key(*name))
-        || asked.is_some();
-    if in_place && !changes {
-        return Err(S3Error::new(Code::InvalidRequest).message(
-            "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.",
-        ));
+    if in_place && !replace && asked.is_none() {
+        check_changes(headers)?;
     }
     if old.size > MAX_BODY_BYTES {
         return Err(S3Error::new(Code::InvalidRequest).message(format!(
@@ -180,6 +173,17 @@ pub(super) async fn whole(call: &Call<'_>, bucket: &BucketName, key: &Key) -> An
         set(&mut response, "x-amz-copy-source-version-id", version.as_str());
     }
     Ok(response)
+}
+
+/// A copy of an object onto itself must set something, though not to another value than it has (recorded).
+fn check_changes(headers: &HeaderMap) -> Result<(), S3Error> {
+    let settings = ["x-amz-storage-class", "x-amz-website-redirect-location", "x-amz-server-side-encryption"];
+    if settings.iter().any(|name| headers.contains_key(*name)) {
+        return Ok(());
+    }
+    Err(S3Error::new(Code::InvalidRequest).message(
+        "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.",
+    ))
 }
 
 /// Whether a directive says REPLACE.
