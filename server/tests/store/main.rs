@@ -5,6 +5,7 @@ mod client;
 
 mod bodies;
 mod commit;
+mod documents;
 mod listing;
 mod multipart;
 mod races;
