@@ -119,3 +119,25 @@ pub fn signature_of(headers: &[(String, String)]) -> String {
     let (_, value) = headers.iter().find(|(name, _)| name == "authorization").unwrap();
     value.rsplit_once("Signature=").unwrap().1.to_owned()
 }
+
+impl Signer {
+    /// The query of a presigned request for `localhost`; `headers` are signed beside `host`.
+    pub fn presigned(&self, method: &str, path: &str, expires_s: u32, headers: &[(&str, &str)]) -> String {
+        let mut signed = vec![("host", "localhost")];
+        signed.extend(headers);
+        signed.sort_unstable();
+        let names = signed.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+        let lines: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        let credential = format!("{}/{}", self.access_key, self.scope()).replace('/', "%2F");
+        let query = format!(
+            "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={credential}&X-Amz-Date={}&X-Amz-Expires={expires_s}\
+             &X-Amz-SignedHeaders={}",
+            self.timestamp,
+            names.join("%3B")
+        );
+        let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{}\nUNSIGNED-PAYLOAD", names.join(";"));
+        let hash = sha256(canonical.as_bytes());
+        let text = format!("AWS4-HMAC-SHA256\n{}\n{}\n{hash}", self.timestamp, self.scope());
+        format!("{query}&X-Amz-Signature={}", self.signature(&text))
+    }
+}

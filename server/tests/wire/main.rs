@@ -7,6 +7,7 @@ mod bodies;
 mod chunked;
 mod connections;
 mod lifecycle;
+mod presigned;
 
 use assay_server::{AuthMode, Server};
 
