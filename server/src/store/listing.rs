@@ -2,6 +2,7 @@
 //! keys at once, so it costs what it returns, however large the bucket is.
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 
 use super::buckets::{find, missing};
 use super::index::{IndexError, Rows};
@@ -90,29 +91,8 @@ impl Store {
         if find(&*rows, bucket)?.is_none() {
             return Err(missing(bucket));
         }
-        let mut page = Page::new();
-        if query.max == 0 {
-            return Ok(page);
-        }
-        let all = rows::within(b'O', bucket);
-        let within = rows::starting(b'O', bucket, &query.prefix);
         let start = query.after.as_deref().map(|after| successor(&rows::starting(b'O', bucket, after)));
-        let mut from = start.map_or_else(|| within.clone(), |start| start.max(within.clone()));
-        while let Some((row, value)) = seek_within(&*rows, &within, &from)? {
-            let key = key_of(&row, &all)?;
-            if let Some(group) = query.group(&key) {
-                from = rows::after_all(&rows::starting(b'O', bucket, &group));
-                if !query.was_listed(&group) && !page.add(query.max, || Ok(Entry::CommonPrefix(group)))? {
-                    break;
-                }
-                continue;
-            }
-            from = successor(&row);
-            if !page.add(query.max, || Ok(Entry::Item(key, rows::decode(&row, &value)?.0)))? {
-                break;
-            }
-        }
-        Ok(page)
+        Ok(page(&*rows, b'O', bucket, query, start)?)
     }
 
     /// Versions and delete markers, newest first within each key; `after` goes on below a version of the key
@@ -180,34 +160,48 @@ impl Store {
         if find(&*rows, bucket)?.is_none() {
             return Err(missing(bucket));
         }
-        let mut page = Page::new();
-        let all = rows::within(b'U', bucket);
-        let within = rows::starting(b'U', bucket, &query.prefix);
-        let mut from = within.clone();
+        let mut start = None;
         if let Some(key) = &query.after {
             let key = Key::new(key.clone()).map_err(|_| StoreError::NoSuchUpload(key.clone()))?;
-            let start = match after.and_then(sequence_of) {
+            start = Some(match after.and_then(sequence_of) {
                 Some(seq) => successor(&rows::upload(bucket, &key, seq)),
                 None => rows::after_all(&rows::uploads_of(bucket, &key)),
-            };
-            from = from.max(start);
+            });
         }
-        while let Some((row, value)) = seek_within(&*rows, &within, &from)? {
-            let key = key_of(&row, &all)?;
-            if let Some(group) = query.group(&key) {
-                from = rows::after_all(&rows::starting(b'U', bucket, &group));
-                if !query.was_listed(&group) && !page.add(query.max, || Ok(Entry::CommonPrefix(group)))? {
-                    break;
-                }
-                continue;
-            }
-            from = successor(&row);
-            if !page.add(query.max, || Ok(Entry::Item(key, rows::decode(&row, &value)?.0)))? {
+        Ok(page(&*rows, b'U', bucket, query, start)?)
+    }
+}
+
+/// A page of the rows of one kind, from `start` on where that lies behind the prefix.
+fn page<T: DeserializeOwned>(
+    rows: &dyn Rows,
+    tag: u8,
+    bucket: &BucketName,
+    query: &Query,
+    start: Option<Bytes>,
+) -> Result<Page<T>, IndexError> {
+    let mut page = Page::new();
+    if query.max == 0 {
+        return Ok(page);
+    }
+    let all = rows::within(tag, bucket);
+    let within = rows::starting(tag, bucket, &query.prefix);
+    let mut from = start.map_or_else(|| within.clone(), |start| start.max(within.clone()));
+    while let Some((row, value)) = seek_within(rows, &within, &from)? {
+        let key = key_of(&row, &all)?;
+        if let Some(group) = query.group(&key) {
+            from = rows::after_all(&rows::starting(tag, bucket, &group));
+            if !query.was_listed(&group) && !page.add(query.max, || Ok(Entry::CommonPrefix(group)))? {
                 break;
             }
+            continue;
         }
-        Ok(page)
+        from = successor(&row);
+        if !page.add(query.max, || Ok(Entry::Item(key, rows::decode(&row, &value)?.0)))? {
+            break;
+        }
     }
+    Ok(page)
 }
 
 fn key_of(row: &Bytes, within: &[u8]) -> Result<String, IndexError> {
