@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use assay_server::{AuthMode, Builder, Server};
+use assay_server::{AuthMode, Builder, Rule, RuleError, Server};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A local S3 server that answers as AWS does.
@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(
     version,
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  assay-server --bucket data\n  assay-server --listen 127.0.0.1:0 --ready-file endpoint --data ./s3\n  eval \"$(assay-server env)\"; aws s3 ls\n\nExit codes: 0 stopped by SIGTERM, 2 usage or configuration, 4 own fault, 5 damaged data directory, 130 interrupted (SIGINT)."
+    after_help = "Examples:\n  assay-server --bucket data\n  assay-server --listen 127.0.0.1:0 --ready-file endpoint --data ./s3\n  eval \"$(assay-server env)\"; aws s3 ls\n\nExit codes: 0 stopped by SIGTERM, 3 a fault never fired (--strict-faults), 2 usage or configuration, 4 own fault, 5 damaged data directory, 130 interrupted (SIGINT)."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -65,6 +65,16 @@ pub(crate) struct Serve {
     /// A domain under which BUCKET.DOMAIN names a bucket, beside path style; repeatable.
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub(crate) domains: Vec<String>,
+    #[command(flatten)]
+    pub(crate) faults: Faults,
+    #[command(flatten)]
+    pub(crate) control: Control,
+    /// Gives each access key a store of its own in memory; any access key is then known, with the one secret.
+    #[arg(long, conflicts_with = "data")]
+    pub(crate) tenant_per_key: bool,
+    /// Starts with the state in this file, as `GET /_assay/state` gives it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) load: Option<PathBuf>,
     /// What is logged to standard error: a level (error, warn, info, debug), or filters such as
     /// `assay_server=debug`.
     #[arg(long, value_name = "FILTER", default_value = "warn")]
@@ -72,6 +82,47 @@ pub(crate) struct Serve {
     /// Logs as JSON, a line an event.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Faults from the start; each flag is a rule.
+#[derive(Args)]
+pub(crate) struct Faults {
+    /// A fault, such as 'operation=PutObject nth=1 effect=lose-answer'; repeatable.
+    #[arg(long = "fault", value_name = "RULE")]
+    pub(crate) rules: Vec<Rule>,
+    /// Sets the faults in this file: lines as for --fault, TOML or JSON.
+    #[arg(long = "faults", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Delays every request: milliseconds, MIN..MAX or lognormal:MEDIAN:SIGMA.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) latency_ms: Option<String>,
+    /// Refuses requests with 503 SlowDown, with this probability from 0 to 1.
+    #[arg(long, value_name = "P")]
+    pub(crate) error_rate: Option<String>,
+    /// Sends the bodies of answers at this many bytes a second.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) bandwidth: Option<String>,
+    /// Draws faults and ids from this seed; without it, from any, which is printed.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// At the end, names each fault that never fired, and exits with 3.
+    #[arg(long)]
+    pub(crate) strict_faults: bool,
+    /// Takes no notice of the request header x-assay-fault.
+    #[arg(long)]
+    pub(crate) no_request_faults: bool,
+}
+
+/// Who controls the server, and where.
+#[derive(Args)]
+pub(crate) struct Control {
+    /// Moves the control paths from the S3 port to one of their own; port 0 takes a free one and prints it.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) control_listen: Option<SocketAddr>,
+    /// Lets in control requests with this in the header x-assay-token, from anywhere; without it, from this
+    /// machine only.
+    #[arg(long, env = "ASSAY_CONTROL_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) control_token: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -93,8 +144,39 @@ pub(crate) struct Env {
     pub(crate) credentials: Credentials,
 }
 
+impl Faults {
+    /// All rules, the flags' first.
+    ///
+    /// # Errors
+    /// What is wrong, with the flag or the file.
+    fn all(&self) -> Result<Vec<Rule>, String> {
+        let mut rules = self.rules.clone();
+        for (flag, value, words) in [
+            ("latency-ms", &self.latency_ms, "effect=delay ms"),
+            ("error-rate", &self.error_rate, "effect=refuse code=SlowDown probability"),
+            ("bandwidth", &self.bandwidth, "effect=bandwidth bytes-per-s"),
+        ] {
+            let Some(value) = value else { continue };
+            let quoted = value.replace('\\', "\\\\").replace('"', "\\\"");
+            let rule = format!("name={flag} {words}=\"{quoted}\"").parse();
+            rules.push(
+                rule.map_err(|error: RuleError| format!("--{flag} {value}: accepts {}", error.accepts))?,
+            );
+        }
+        if let Some(file) = &self.file {
+            let about = |error: &dyn std::fmt::Display| format!("--faults {}: {error}", file.display());
+            let text = std::fs::read_to_string(file).map_err(|error| about(&error))?;
+            rules.extend(Rule::parse_all(&text).map_err(|error| about(&error))?);
+        }
+        Ok(rules)
+    }
+}
+
 /// The server that the flags describe.
-pub(crate) fn builder(options: &Serve) -> Builder {
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn builder(options: &Serve) -> Result<Builder, String> {
     let Credentials { access_key, secret_key, region } = &options.credentials;
     let mut builder =
         Server::builder().listen(options.listen).credentials(access_key, secret_key).region(region).auth(
@@ -114,5 +196,19 @@ pub(crate) fn builder(options: &Serve) -> Builder {
     for domain in &options.domains {
         builder = builder.domain(domain);
     }
-    builder
+    let Faults { seed, no_request_faults, .. } = &options.faults;
+    builder = builder.faults(options.faults.all()?).request_faults(!no_request_faults);
+    if let Some(seed) = seed {
+        builder = builder.seed(*seed);
+    }
+    if let Some(address) = options.control.control_listen {
+        builder = builder.control_listen(address);
+    }
+    if let Some(token) = &options.control.control_token {
+        builder = builder.control_token(token);
+    }
+    if let Some(file) = &options.load {
+        builder = builder.load(file);
+    }
+    Ok(builder.tenant_per_key(options.tenant_per_key))
 }

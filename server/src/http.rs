@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Method;
@@ -18,8 +19,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::control;
 use crate::fault::Outage;
-use crate::service::{Ending, RequestBody, Service};
+use crate::service::{Door, Ending, Peer, RequestBody, Service};
 
 /// How long a client may take to send the head of a request. An idle connection counts as one that is late.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
@@ -40,7 +42,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Accepts until `stop` changes, then lets requests under way end.
-pub(crate) async fn serve(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    door: Door,
+    service: Arc<Service>,
+    mut stop: watch::Receiver<bool>,
+) {
     let Ok(address) = listener.local_addr() else { return };
     let mut outage = service.outage.watch();
     let mut listener = Some(listener);
@@ -49,19 +56,19 @@ pub(crate) async fn serve(listener: TcpListener, service: Arc<Service>, mut stop
     // Nothing is ever sent: the channel ends with the last write, also of one whose connection is gone.
     let (alive, mut writes) = mpsc::channel::<Infallible>(1);
     loop {
-        let refuses = refuses(&service);
+        let refuses = door == Door::S3 && refuses(&service);
         if refuses {
-            // Nothing listens, so the system itself refuses; those that are connected are cut off.
+            // Nothing listens, so the system itself refuses; those that are connected cut themselves off.
             listener = None;
-            connections.abort_all();
         } else if listener.is_none() {
             listener = listen_again(address).await;
         }
         tokio::select! {
             accepted = accept(listener.as_ref()) => match accepted {
-                Ok(socket) => {
+                Ok((socket, address)) => {
                     number += 1;
-                    connections.spawn(connection(socket, number, service.clone(), alive.clone(), stop.clone()));
+                    let peer = Peer { connection: number, address: address.ip(), door };
+                    connections.spawn(connection(socket, peer, service.clone(), alive.clone(), stop.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection");
@@ -75,6 +82,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Arc<Service>, mut stop
             _ = stop.changed() => break,
         }
     }
+    service.stopping.send_replace(true);
     drop((listener, alive));
     let ended = timeout(STOP_TIMEOUT, async {
         while connections.join_next().await.is_some() {}
@@ -89,9 +97,9 @@ fn refuses(service: &Service) -> bool {
     service.outage.at((service.settings.clock)()) == Some(Outage::Refuse)
 }
 
-async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
+async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
     match listener {
-        Some(listener) => listener.accept().await.map(|(socket, _)| socket),
+        Some(listener) => listener.accept().await,
         None => std::future::pending().await,
     }
 }
@@ -115,7 +123,7 @@ struct Gone;
 
 async fn connection(
     socket: TcpStream,
-    number: u64,
+    peer: Peer,
     service: Arc<Service>,
     alive: mpsc::Sender<Infallible>,
     mut stop: watch::Receiver<bool>,
@@ -124,15 +132,21 @@ async fn connection(
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "could not set TCP_NODELAY");
     }
+    let mut outage = service.outage.watch();
+    let watched = service.clone();
+    // Whether its last request was for a control path: the one that begins an outage is still answered.
+    let controls = Arc::new(AtomicBool::new(false));
+    let of_control = controls.clone();
     let requests = service_fn(move |request: hyper::Request<Incoming>| {
         let (service, alive) = (service.clone(), alive.clone());
+        of_control.store(control::is_control_path(request.uri().path()), Ordering::Relaxed);
         async move {
             let ending = match *request.method() {
-                Method::GET | Method::HEAD => answer(&service, request, number).await,
+                Method::GET | Method::HEAD => answer(&service, request, peer).await,
                 // A write that has begun comes to its end though its client goes away: what it replaced must go.
                 _ => tokio::spawn(async move {
                     let _alive = alive;
-                    answer(&service, request, number).await
+                    answer(&service, request, peer).await
                 })
                 .await
                 .map_err(|_| Gone)?,
@@ -150,15 +164,24 @@ async fn connection(
         .max_buf_size(MAX_HEAD_BYTES)
         .auto_date_header(false) // the service sets it, by its own clock
         .serve_connection(TokioIo::new(socket), requests);
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        _ = stop.changed() => {
+    let cut_off = async {
+        // The sender lives as long as the service.
+        while !(peer.door == Door::S3 && refuses(&watched)) && outage.changed().await.is_ok() {}
+    };
+    let broken = tokio::select! {
+        ended = &mut connection => Some(ended.is_err()),
+        _ = stop.changed() => None,
+        () = cut_off => (!controls.load(Ordering::Relaxed)).then_some(true),
+    };
+    let broken = match broken {
+        Some(broken) => broken,
+        None => {
             std::pin::Pin::new(&mut connection).graceful_shutdown();
-            (&mut connection).await
+            (&mut connection).await.is_err()
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+    if broken {
+        tracing::debug!(number = peer.connection, "a connection ended early");
         // What ends early was cut: by the client, or by a fault. With no time to linger the client sees a reset.
         if let Err(error) = connection.into_parts().io.into_inner().set_zero_linger() {
             tracing::debug!(%error, "could not reset a connection");
@@ -166,12 +189,12 @@ async fn connection(
     }
 }
 
-async fn answer(service: &Service, request: hyper::Request<Incoming>, number: u64) -> Ending {
+async fn answer(service: &Service, request: hyper::Request<Incoming>, peer: Peer) -> Ending {
     let (head, body) = request.into_parts();
     let mut body: RequestBody = body.map_err(Into::into).boxed();
     // Reading would ask a client that waits for a `100 Continue` to send what nobody wants.
     let waits = head.headers.contains_key(http::header::EXPECT);
-    let ending = service.call(head, &mut body, Some(number)).await;
+    let ending = service.call(head, &mut body, Some(peer)).await;
     if !waits && !body.is_end_stream() {
         tokio::spawn(drain(body));
     }

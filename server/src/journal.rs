@@ -42,6 +42,8 @@ pub struct Record {
     pub at: Instant,
     /// Counts connections from 1; `None` for a request without a socket.
     pub connection: Option<u64>,
+    /// Whose key signed it; `None` where nobody's did or the request was not let in.
+    pub access_key: Option<String>,
     /// The operation of the S3 API Reference; `None` where the request was not let in.
     pub operation: Option<&'static str>,
     /// The bucket, as it was named.
@@ -74,6 +76,7 @@ impl Record {
             id,
             at,
             connection,
+            access_key: None,
             operation: None,
             bucket: None,
             key: None,
@@ -161,6 +164,23 @@ impl Journal {
         self.0.ring.lock().iter().filter(|record| fits(record)).cloned().collect()
     }
 
+    /// The first `most` of the remembered requests after number `after`.
+    pub(crate) fn after(&self, after: u64, most: usize) -> Vec<Arc<Record>> {
+        let ring = self.0.ring.lock();
+        // Numbers in the ring have no gaps.
+        let begin = ring.front().map_or(0, |first| (after + 1).saturating_sub(first.number));
+        let begin = usize::try_from(begin).unwrap_or(usize::MAX);
+        ring.iter().skip(begin).take(most).cloned().collect()
+    }
+
+    /// Returns once there is a request after number `after`.
+    pub(crate) async fn grown(&self, after: u64) {
+        // The sender lives as long as this journal.
+        if self.0.count.subscribe().wait_for(|count| *count > after).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// How many remembered requests fit.
     pub fn count(&self, fits: impl Fn(&Record) -> bool) -> usize {
         self.0.ring.lock().iter().filter(|record| fits(record)).count()
@@ -238,6 +258,12 @@ mod tests {
         for _ in 0..CAPACITY + 5 {
             journal.add(record("k"));
         }
+        let numbers = |after, most| -> Vec<u64> {
+            journal.after(after, most).iter().map(|record| record.number).collect()
+        };
+        assert_eq!(numbers(0, 2), [6, 7]);
+        assert_eq!(numbers(CAPACITY as u64 + 3, 9), [CAPACITY as u64 + 4, CAPACITY as u64 + 5]);
+        assert_eq!(numbers(CAPACITY as u64 + 5, 9), [0_u64; 0]);
         let all = journal.filter(|_| true);
         assert_eq!((all.len(), all[0].number, journal.last()), (CAPACITY, 6, CAPACITY as u64 + 5));
         journal.clear();

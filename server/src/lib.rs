@@ -29,8 +29,10 @@ mod range;
 mod route;
 mod server;
 mod service;
+mod state;
 mod store;
 mod stream;
+mod tenant;
 mod xml;
 
 pub use auth::AuthMode;

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use assay_server::{Error, OpenError};
+use assay_server::{Error, OpenError, Server, UnfiredFaults};
 use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::Targets;
@@ -18,6 +18,7 @@ use cli::{Cli, Command, Credentials, Env, Serve, builder};
 /// Exit codes, the same in every binary of this workspace.
 const STOPPED: u8 = 0;
 const USAGE: u8 = 2;
+const UNFIRED: u8 = 3;
 const OWN_FAULT: u8 = 4;
 const DAMAGED: u8 = 5;
 const INTERRUPTED: u8 = 130;
@@ -52,7 +53,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::Data(OpenError::Damaged { .. }) => DAMAGED,
+            Error::Data(OpenError::Damaged { .. }) | Error::DamagedFile(_) => DAMAGED,
             Error::Store(_) => OWN_FAULT,
             _ => USAGE,
         };
@@ -67,7 +68,9 @@ fn print_env(env: &Env) -> Result<u8, Failure> {
             .map_err(|error| {
                 Failure::usage(format!("cannot read {}: {error}; is the server running?", file.display()))
             })?
-            .trim()
+            .lines()
+            .next()
+            .unwrap_or_default()
             .to_owned(),
     };
     let Credentials { access_key, secret_key, region } = &env.credentials;
@@ -103,31 +106,48 @@ fn serve(options: &Serve) -> Result<u8, Failure> {
         };
         let mut terminate = listen_for(SignalKind::terminate())?;
         let mut interrupt = listen_for(SignalKind::interrupt())?;
-        let server = builder(options).start().await?;
+        let server = builder(options).map_err(Failure::usage)?.start().await?;
         // The file before the lines: whoever has read them finds it.
         if let Some(file) = &options.ready_file {
-            announce(file, server.endpoint()).map_err(|error| {
+            announce(file, &server).map_err(|error| {
                 Failure::usage(format!("cannot write the ready file {}: {error}", file.display()))
             })?;
         }
         // Whoever closed the pipe does not want them, and the server goes on.
         let mut out = std::io::stdout();
         let _ = writeln!(out, "assay-server listening on {}", server.endpoint());
-        let _ = writeln!(out, "region {}, access key {}", server.region(), server.access_key());
+        let (region, access_key, seed) = (server.region(), server.access_key(), server.seed());
+        let _ = writeln!(out, "region {region}, access key {access_key}, seed {seed}");
+        if options.control.control_listen.is_some() {
+            let _ = writeln!(out, "control on {}", server.control_endpoint());
+        }
         let code = tokio::select! {
             _ = terminate.recv() => STOPPED,
             _ = interrupt.recv() => INTERRUPTED,
         };
+        let fired = if options.faults.strict_faults { server.assert_all_faults_fired() } else { Ok(()) };
         server.stop().await;
-        Ok(code)
+        match fired {
+            Ok(()) => Ok(code),
+            Err(UnfiredFaults(unfired)) => {
+                for fault in unfired {
+                    eprintln!("assay-server: never fired: {}; {} request(s) matched", fault.rule, fault.seen);
+                }
+                Ok(UNFIRED)
+            }
+        }
     })
 }
 
-/// Writes the endpoint so that a reader finds all of it or no file.
-fn announce(file: &Path, endpoint: &str) -> std::io::Result<()> {
+/// Writes the endpoint, and below it that of the control paths where they have one, so that a reader finds all of it
+/// or no file.
+fn announce(file: &Path, server: &Server) -> std::io::Result<()> {
+    let (endpoint, control) = (server.endpoint(), server.control_endpoint());
     let mut part = file.as_os_str().to_owned();
     part.push(".part");
-    std::fs::write(&part, format!("{endpoint}\n"))?;
+    let lines =
+        if control == endpoint { format!("{endpoint}\n") } else { format!("{endpoint}\n{control}\n") };
+    std::fs::write(&part, lines)?;
     std::fs::rename(&part, file)
 }
 

@@ -101,6 +101,17 @@ impl Query {
     pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
+
+    /// Takes the first pair of a name out.
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(key, _)| key == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// The first pair.
+    pub(crate) fn first(&self) -> Option<(&str, &str)> {
+        self.0.first().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
 }
 
 /// A request's path, taken apart before anything is checked, so that control paths and error documents

@@ -12,18 +12,21 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::auth::{AuthMode, Keys};
+use crate::control::Access;
 use crate::fault::{FaultStatus, Loss, Outage, Rule};
 use crate::http as edge;
 use crate::instant::Instant;
 use crate::journal::Journal;
 use crate::names::BucketName;
-use crate::service::{Clock, Ending, Service, Settings};
+use crate::service::{Clock, Door, Ending, Service, Settings};
 use crate::store::disk::{Disk, OpenError};
 use crate::store::index::Index;
 use crate::store::memory::Memory;
-use crate::store::model::{Bucket, Versioning};
 use crate::store::{Image, Store, StoreError};
 use crate::stream::Body;
+use crate::tenant::Tenants;
+
+mod doors;
 
 /// Why a server could not be started or told to do something.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +47,12 @@ pub enum Error {
     /// A setting is not valid: which, why and what is.
     #[error("{0}")]
     Setting(String),
+    /// A file can't be read or written, or is not what it should be: which and why.
+    #[error("{0}")]
+    File(String),
+    /// A file of this server has another checksum than it should.
+    #[error("{0}")]
+    DamagedFile(String),
     /// The store failed; the server is as it was.
     #[error("the store failed: {0}")]
     Store(String),
@@ -71,6 +80,12 @@ pub struct Builder {
     domains: Vec<String>,
     clock: Clock,
     seed: Option<u64>,
+    faults: Vec<Rule>,
+    request_faults: bool,
+    control_listen: Option<SocketAddr>,
+    control_token: Option<String>,
+    tenant_per_key: bool,
+    load: Option<PathBuf>,
 }
 
 impl Default for Builder {
@@ -87,6 +102,12 @@ impl Default for Builder {
             domains: Vec::new(),
             clock: Arc::new(system_clock),
             seed: None,
+            faults: Vec::new(),
+            request_faults: true,
+            control_listen: None,
+            control_token: None,
+            tenant_per_key: false,
+            load: None,
         }
     }
 }
@@ -163,7 +184,8 @@ impl Builder {
         self
     }
 
-    /// Makes every id that the server gives out a function of this seed and of the order of requests.
+    /// Makes every id that the server gives out, and every fault that it draws, a function of this seed and of the
+    /// order of requests.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -172,7 +194,8 @@ impl Builder {
     /// Builds the engine, without a socket.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a bucket name or region that is none, [`Error::Data`], [`Error::Store`].
+    /// [`Error::Setting`] for a setting that is none, [`Error::Data`], [`Error::File`], [`Error::DamagedFile`],
+    /// [`Error::Store`].
     pub async fn build(self) -> Result<Engine, Error> {
         let buckets = self
             .buckets
@@ -182,6 +205,17 @@ impl Builder {
         if self.region.is_empty() || self.access_key.is_empty() || self.secret_key.is_empty() {
             return Err(Error::Setting("region, access key and secret key must not be empty".to_owned()));
         }
+        if self.tenant_per_key && self.data.is_some() {
+            return Err(Error::Setting(
+                "a data directory holds one namespace, and tenant-per-key wants many: leave one of the two"
+                    .to_owned(),
+            ));
+        }
+        if self.control_token.as_ref().is_some_and(String::is_empty) {
+            return Err(Error::Setting(
+                "an empty control token lets everyone in: give one, or none".to_owned(),
+            ));
+        }
         let (index, files): (Arc<dyn Index>, _) = match &self.data {
             None => (Arc::new(Memory::new()), None),
             // The index first: it knows whether the directory is ours.
@@ -189,22 +223,34 @@ impl Builder {
         };
         let store = Store::open(index, files).await?;
         let settings = Settings {
-            keys: Keys::new([(self.access_key.clone(), self.secret_key.clone())]),
+            keys: match Keys::new([(self.access_key.clone(), self.secret_key.clone())]) {
+                keys if self.tenant_per_key => keys.and_any(self.secret_key.clone()),
+                keys => keys,
+            },
+            access_key: self.access_key.clone(),
             auth: self.auth,
             region: self.region.clone(),
             any_region: self.any_region,
             domains: self.domains,
             clock: self.clock,
-        };
-        let service = Arc::new(Service::new(store, settings, self.seed.unwrap_or_else(any_seed)));
-        let engine = Engine {
-            service,
             buckets,
+            first_faults: self.faults.clone(),
+            request_faults: self.request_faults,
+            control: Access { token: self.control_token, own_port: self.control_listen.is_some() },
+        };
+        let tenants = self.tenant_per_key.then(Tenants::default);
+        let seed = self.seed.unwrap_or_else(any_seed);
+        let engine = Engine {
+            service: Arc::new(Service::new(store, tenants, settings, seed)),
             access_key: self.access_key,
             secret_key: self.secret_key,
             region: self.region,
         };
-        engine.create_first_buckets().await?;
+        if let Some(file) = self.load {
+            engine.load(file).await?;
+        }
+        engine.service.create_first_buckets(&engine.service.store).await?;
+        engine.service.set_faults(self.faults, false)?;
         Ok(engine)
     }
 
@@ -213,14 +259,25 @@ impl Builder {
     /// # Errors
     /// Those of [`Builder::build`], and [`Error::Listen`].
     pub async fn start(self) -> Result<Server, Error> {
-        let address = self.listen;
-        // The socket first: where it can't be had, a data directory stays untouched.
-        let (listener, address) =
-            edge::bind(address).await.map_err(|cause| Error::Listen { address, cause })?;
+        let bind =
+            async |address| edge::bind(address).await.map_err(|cause| Error::Listen { address, cause });
+        // The sockets first: where one can't be had, a data directory stays untouched.
+        let (listener, address) = bind(self.listen).await?;
+        let control = match self.control_listen {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
         let engine = self.build().await?;
         let (stop, stopped) = watch::channel(false);
-        let serving = tokio::spawn(edge::serve(listener, engine.service.clone(), stopped));
-        Ok(Server { engine, address, endpoint: format!("http://{address}"), stop, serving: Some(serving) })
+        let serve = |listener, door| {
+            tokio::spawn(edge::serve(listener, door, engine.service.clone(), stopped.clone()))
+        };
+        let control = control.map(|(listener, address)| Control {
+            endpoint: format!("http://{address}"),
+            serving: serve(listener, Door::Control),
+        });
+        let serving = Some(serve(listener, Door::S3));
+        Ok(Server { engine, address, endpoint: format!("http://{address}"), control, stop, serving })
     }
 }
 
@@ -233,7 +290,6 @@ fn bad_bucket(name: &str) -> Error {
 /// The server without a socket: requests are handed to [`Engine::call`], on the caller's task.
 pub struct Engine {
     service: Arc<Service>,
-    buckets: Vec<BucketName>,
     access_key: String,
     secret_key: String,
     region: String,
@@ -297,10 +353,11 @@ impl Engine {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Store`] where the effect needs the state as it is now and that can't be read.
+    /// [`Error::Store`] where the effect needs the state as it is now and that can't be read; [`Error::Setting`]
+    /// where there are too many, or nobody knows whose state.
     pub fn fault(&self, rule: Rule) -> Result<FaultGuard, Error> {
-        let id = self.service.set_fault(rule)?;
-        Ok(FaultGuard { service: self.service.clone(), id })
+        let ids = self.service.set_faults(vec![rule], false)?;
+        Ok(FaultGuard { service: self.service.clone(), ids })
     }
 
     /// Begins an outage; it is lifted when the guard is dropped.
@@ -343,7 +400,7 @@ impl Engine {
     /// [`Error::Setting`] where the name is no bucket name or is taken.
     pub async fn create_bucket(&self, name: &str) -> Result<(), Error> {
         let bucket = BucketName::new(name).map_err(|_| bad_bucket(name))?;
-        match self.service.store.create_bucket(&bucket, self.new_bucket()).await {
+        match self.service.store.create_bucket(&bucket, self.service.new_bucket()).await {
             Err(StoreError::BucketExists(name)) => {
                 Err(Error::Setting(format!("there is a bucket {name:?} already")))
             }
@@ -351,28 +408,13 @@ impl Engine {
         }
     }
 
-    fn new_bucket(&self) -> Bucket {
-        let created = (self.service.settings.clock)().whole_second();
-        Bucket { created, region: self.region.clone(), versioning: Versioning::Off, tags: Vec::new() }
-    }
-
-    async fn create_first_buckets(&self) -> Result<(), Error> {
-        for bucket in &self.buckets {
-            match self.service.store.create_bucket(bucket, self.new_bucket()).await {
-                Ok(()) | Err(StoreError::BucketExists(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes everything, then makes the buckets that the builder named.
+    /// Makes everything as it was at the start: only the first buckets, empty; the first faults and no others, and
+    /// their draws from the seed again; no outage, the right time, an empty journal.
     ///
     /// # Errors
     /// [`Error::Store`].
     pub async fn reset(&self) -> Result<(), Error> {
-        self.service.store.restore(None).await?;
-        self.create_first_buckets().await
+        Ok(self.service.reset().await?)
     }
 
     /// Everything stored, as it is now. Large bodies of a server on disk are kept, not copied.
@@ -419,19 +461,21 @@ impl std::error::Error for UnfiredFaults {}
 #[must_use = "the fault is taken back when the guard is dropped"]
 pub struct FaultGuard {
     service: Arc<Service>,
-    id: u64,
+    ids: Vec<u64>,
 }
 
 impl FaultGuard {
     /// What became of it so far.
     pub fn status(&self) -> Option<FaultStatus> {
-        self.service.faults.status(self.id)
+        self.ids.first().and_then(|id| self.service.faults.status(*id))
     }
 }
 
 impl Drop for FaultGuard {
     fn drop(&mut self) {
-        self.service.faults.heal(self.id);
+        for id in &self.ids {
+            self.service.faults.heal(*id);
+        }
     }
 }
 
@@ -455,8 +499,16 @@ pub struct Server {
     engine: Engine,
     address: SocketAddr,
     endpoint: String,
+    /// There where the control paths have a port of their own.
+    control: Option<Control>,
     stop: watch::Sender<bool>,
     serving: Option<JoinHandle<()>>,
+}
+
+/// The port of the control paths.
+struct Control {
+    endpoint: String,
+    serving: JoinHandle<()>,
 }
 
 impl Server {
@@ -482,6 +534,9 @@ impl Server {
             // It ends by returning; a panic in it has been reported and there is nothing left to stop.
             let _ = serving.await;
         }
+        if let Some(control) = self.control.take() {
+            let _ = control.serving.await;
+        }
     }
 }
 
@@ -498,6 +553,9 @@ impl Drop for Server {
         self.stop.send_replace(true);
         if let Some(serving) = self.serving.take() {
             serving.abort(); // with it go the connections
+        }
+        if let Some(control) = self.control.take() {
+            control.serving.abort();
         }
     }
 }

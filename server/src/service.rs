@@ -1,5 +1,6 @@
 //! The whole life of one request, with or without a socket.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -11,19 +12,21 @@ use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Empty, Full};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::auth::{self, AuthMode, Context, Keys, Verified};
-use crate::control;
+use crate::control::{self, Access, Chaos, Snapshots};
 use crate::error::{Code, S3Error};
 use crate::fault::{Facts, Faults, InFlight, Loss, Outages, Plan, Rule, RuleError, Shaped, Stop};
 use crate::instant::Instant;
 use crate::journal::{Hit, Journal, Record};
-use crate::names::REGIONS;
+use crate::names::{BucketName, REGIONS};
 use crate::op;
 use crate::route::{Address, Operation, Query, Target, route};
 use crate::store::index::IndexError;
 use crate::store::{Store, StoreError};
 use crate::stream::Body;
+use crate::tenant::Tenants;
 use crate::xml::Writer;
 
 /// The header by which one request brings a fault along.
@@ -45,17 +48,45 @@ pub(crate) type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// What the server was told when it was built.
 pub(crate) struct Settings {
     pub(crate) keys: Keys,
+    /// The configured one.
+    pub(crate) access_key: String,
     pub(crate) auth: AuthMode,
     pub(crate) region: String,
     /// Whether the endpoint stands for those of all regions: a request is then for the one it is signed for.
     pub(crate) any_region: bool,
     pub(crate) domains: Vec<String>,
     pub(crate) clock: Clock,
+    /// The buckets that are there from the start, and again after a reset.
+    pub(crate) buckets: Vec<BucketName>,
+    /// The faults that are set from the start, and again after a reset.
+    pub(crate) first_faults: Vec<Rule>,
+    /// Whether a request may bring a fault along.
+    pub(crate) request_faults: bool,
+    pub(crate) control: Access,
+}
+
+/// Which listener a connection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    S3,
+    /// The port of the control paths, where they have one.
+    Control,
+}
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// Counts connections from 1.
+    pub(crate) connection: u64,
+    pub(crate) address: IpAddr,
+    pub(crate) door: Door,
 }
 
 /// Everything that one request may touch.
 pub(crate) struct Service {
     pub(crate) store: Arc<Store>,
+    /// The stores of the other access keys, where each has its own.
+    pub(crate) tenants: Option<Tenants>,
     pub(crate) settings: Settings,
     pub(crate) faults: Faults,
     pub(crate) outage: Outages,
@@ -63,6 +94,10 @@ pub(crate) struct Service {
     pub(crate) seed: u64,
     /// How far the server's clock is off, in milliseconds.
     pub(crate) clock_offset_ms: AtomicI64,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) chaos: Chaos,
+    /// Turns true when the server stops: what follows or waits must end.
+    pub(crate) stopping: watch::Sender<bool>,
     random: Mutex<fastrand::Rng>,
 }
 
@@ -90,15 +125,19 @@ pub(crate) enum Ending {
 }
 
 impl Service {
-    pub(crate) fn new(store: Arc<Store>, settings: Settings, seed: u64) -> Self {
+    pub(crate) fn new(store: Arc<Store>, tenants: Option<Tenants>, settings: Settings, seed: u64) -> Self {
         Self {
             store,
+            tenants,
             settings,
             faults: Faults::new(seed),
             outage: Outages::default(),
             journal: Journal::default(),
             seed,
             clock_offset_ms: AtomicI64::new(0),
+            snapshots: Snapshots::default(),
+            chaos: Chaos::default(),
+            stopping: watch::Sender::new(false),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
         }
     }
@@ -116,24 +155,13 @@ impl Service {
         Instant::from_epoch_ms(true_ms + self.clock_offset_ms.load(Ordering::Relaxed))
     }
 
-    /// Sets a fault and gives it the number by which it is taken back.
-    pub(crate) fn set_fault(&self, rule: Rule) -> Result<u64, StoreError> {
-        let frozen = if rule.needs_frozen() { Some(self.store.frozen()?) } else { None };
-        Ok(self.faults.set(rule, frozen, (self.settings.clock)()))
-    }
-
     /// Answers one request, or leaves it without an answer. A refusal may leave some of the body unread.
-    pub(crate) async fn call(
-        &self,
-        mut head: Parts,
-        body: &mut RequestBody,
-        connection: Option<u64>,
-    ) -> Ending {
+    pub(crate) async fn call(&self, mut head: Parts, body: &mut RequestBody, peer: Option<Peer>) -> Ending {
         let began = tokio::time::Instant::now();
         let now = self.now();
         let id = RequestId(self.random());
-        let mut record = Record::begin(id.header(), now, connection, &head);
-        let ending = match self.answer(&mut head, body, now, &mut record).await {
+        let mut record = Record::begin(id.header(), now, peer.map(|peer| peer.connection), &head);
+        let ending = match self.answer(&mut head, body, now, peer, &mut record).await {
             Ok(response) => Ending::Answer(response),
             Err(Stop::Lost(Loss::Reset)) => Ending::Reset,
             Err(Stop::Lost(Loss::Never)) => Ending::Never,
@@ -165,12 +193,18 @@ impl Service {
         head: &mut Parts,
         body: &mut RequestBody,
         now: Instant,
+        peer: Option<Peer>,
         record: &mut Record,
     ) -> Result<Response<Body>, Stop> {
-        let address = Address::parse(head, &self.settings.domains)?;
-        if address.host_bucket.is_none() && control::is_control(head) {
+        if peer.is_some_and(|peer| peer.door == Door::Control) {
             record.is_control();
-            return Ok(control::answer(self, head, body).await);
+            return Ok(control::answer(self, head, body, peer).await);
+        }
+        let address = Address::parse(head, &self.settings.domains)?;
+        let controls = address.host_bucket.is_none() && !self.settings.control.own_port;
+        if controls && control::is_control(head) {
+            record.is_control();
+            return Ok(control::answer(self, head, body, peer).await);
         }
         record.name(address.bucket.as_deref(), &address.key);
         self.outage.check((self.settings.clock)())?;
@@ -199,6 +233,7 @@ impl Service {
         // Who sent a request comes before what is wrong with it.
         let (operation, target) = routed?;
         record.operation = Some(operation.name());
+        record.access_key.clone_from(&verified.access_key);
         head.headers.extend(verified.hoisted.drain(..));
         let (plan, _in_flight) = self.plan(operation, &target, head, &query, &verified)?;
         record.faults = plan.fired().iter().map(Hit::from).collect();
@@ -215,15 +250,16 @@ impl Service {
         query: &Query,
         verified: &Verified,
     ) -> Result<(Plan, Option<InFlight>), S3Error> {
-        let own = head.headers.get_all(FAULT_HEADER);
-        if !self.faults.any() && own.iter().next().is_none() {
+        let brought = head.headers.get_all(FAULT_HEADER).iter();
+        let own: Vec<&HeaderValue> = brought.filter(|_| self.settings.request_faults).collect();
+        if !self.faults.any() && own.is_empty() {
             return Ok((Plan::default(), None));
         }
         let in_flight = self.faults.enter(target, &head.headers);
         let facts = Facts::of(operation, target, head, query, verified, in_flight.as_ref());
         let mut fired = self.faults.ask(&facts, (self.settings.clock)());
         for text in own {
-            let rule: Rule = text.to_str().unwrap_or_default().parse().map_err(|error: RuleError| {
+            let rule = Rule::of_request(text.to_str().unwrap_or_default()).map_err(|error: RuleError| {
                 S3Error::new(Code::InvalidArgument)
                     .message(error.to_string())
                     .extra("ArgumentName", FAULT_HEADER)
@@ -247,7 +283,8 @@ impl Service {
             let plain = std::mem::replace(body, empty());
             *body = Shaped::new(plain, shape, || "a fault broke the body off".into()).boxed();
         }
-        let store = plan.store(&self.store, matches!(head.method, Method::GET | Method::HEAD));
+        let home = self.store_of(verified.access_key.as_deref()).await.map_err(S3Error::from)?;
+        let store = plan.store(&home, matches!(head.method, Method::GET | Method::HEAD));
         let late = plan.late(&self.faults);
         let again = if plan.twice() { Some(copy(body, &verified).await?) } else { None };
         let mut call = Call { service: self, store, now, head, query, verified, body, plan, late };

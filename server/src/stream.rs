@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -31,6 +32,17 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new((segments, pins): (Vec<Segment>, Option<Pins>)) -> Self {
         Self { segments: segments.into(), file: None, _pins: pins }
+    }
+
+    /// A whole file.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(crate) async fn of_file(path: &Path) -> io::Result<Self> {
+        let length = tokio::fs::metadata(path).await?.len();
+        let path = path.to_owned();
+        let segments = if length > 0 { vec![Segment::File { path, offset: 0, length }] } else { Vec::new() };
+        Ok(Self::new((segments, None)))
     }
 
     /// The next piece; `None` at the end.
@@ -80,6 +92,8 @@ enum Kind {
     Pieces(VecDeque<Bytes>),
     /// Pieces from a task that reads files, and how many bytes are to come.
     Stream { pieces: mpsc::Receiver<io::Result<Bytes>>, left: u64 },
+    /// Pieces that come when they come; nobody knows how many.
+    Live(mpsc::Receiver<io::Result<Bytes>>),
     /// A body that a fault slows, cuts or bends.
     Shaped(Box<Shaped<Body>>),
 }
@@ -96,6 +110,11 @@ impl Body {
             Kind::Pieces(pieces) if pieces.len() == 1 => pieces.front(),
             _ => None,
         }
+    }
+
+    /// Pieces as they come, until the sender is gone.
+    pub(crate) fn live(pieces: mpsc::Receiver<io::Result<Bytes>>) -> Self {
+        Self(Kind::Live(pieces))
     }
 
     /// The same body under a shape.
@@ -159,6 +178,9 @@ impl http_body::Body for Body {
                 }
                 Some(piece.map(Frame::data))
             }),
+            Kind::Live(pieces) => {
+                pieces.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+            }
             Kind::Shaped(shaped) => Pin::new(&mut **shaped).poll_frame(context),
         }
     }
@@ -167,12 +189,14 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Pieces(pieces) => pieces.is_empty(),
             Kind::Stream { left, .. } => *left == 0,
+            Kind::Live(_) => false,
             Kind::Shaped(shaped) => shaped.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(match &self.0 {
+            Kind::Live(_) => return SizeHint::default(),
             Kind::Shaped(shaped) => return shaped.size_hint(),
             Kind::Pieces(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
             Kind::Stream { left, .. } => *left,

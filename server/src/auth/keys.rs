@@ -18,6 +18,8 @@ const REMEMBERED: usize = 16;
 #[derive(Default)]
 pub struct Keys {
     secrets: HashMap<String, String>,
+    /// The secret of every access key that is not among them.
+    shared: Option<String>,
     /// (access key, scope) to key: deriving one takes four HMACs, verifying a request one.
     derived: RwLock<Vec<(String, String, SigningKey)>>,
 }
@@ -26,16 +28,21 @@ impl Keys {
     /// Keys from pairs of access key and secret key.
     pub fn new<A: Into<String>, S: Into<String>>(pairs: impl IntoIterator<Item = (A, S)>) -> Keys {
         let secrets = pairs.into_iter().map(|(access, secret)| (access.into(), secret.into())).collect();
-        Keys { secrets, derived: RwLock::default() }
+        Keys { secrets, shared: None, derived: RwLock::default() }
+    }
+
+    /// The same keys, and every other one with this secret.
+    pub fn and_any(self, secret: impl Into<String>) -> Keys {
+        Keys { shared: Some(secret.into()), ..self }
     }
 
     /// Whether the access key exists.
     pub fn contains(&self, access_key: &str) -> bool {
-        self.secrets.contains_key(access_key)
+        self.secret(access_key).is_some()
     }
 
     pub(super) fn secret(&self, access_key: &str) -> Option<&str> {
-        self.secrets.get(access_key).map(String::as_str)
+        self.secrets.get(access_key).or(self.shared.as_ref()).map(String::as_str)
     }
 
     /// The key for `scope`, which is `DATE/REGION/SERVICE/aws4_request`; nothing if the access key is unknown.

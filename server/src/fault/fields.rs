@@ -27,7 +27,7 @@ impl fmt::Display for RuleError {
 }
 
 impl RuleError {
-    pub(super) fn new(field: &str, value: &str, accepts: impl Into<String>) -> Self {
+    pub(crate) fn new(field: &str, value: &str, accepts: impl Into<String>) -> Self {
         Self { field: field.to_owned(), value: value.to_owned(), accepts: accepts.into() }
     }
 }

@@ -35,6 +35,21 @@ use crate::instant::Instant;
 use crate::route::Target;
 use crate::store::Store;
 
+/// Rules that may be set at one time: each request asks all of them.
+const MAX_RULES: usize = 1000;
+
+/// Rules that are gone and never hit anything that are remembered: one is enough to fail, and a server that runs
+/// for months must not grow.
+const MAX_UNFIRED: usize = 1000;
+
+/// A rule to be set, and the state as it is now where it shows that.
+pub(crate) type New = (Rule, Option<Arc<Store>>);
+
+/// There is no room for the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there would be more than {MAX_RULES} faults; take some back first")]
+pub(crate) struct TooMany;
+
 /// A rule that is set, and what became of it.
 struct Active {
     id: u64,
@@ -111,40 +126,56 @@ impl Faults {
         }
     }
 
-    /// Sets a rule and gives it a number by which [`Faults::heal`] finds it. `frozen` is the state as it is now,
-    /// for a rule that [shows it](Rule::needs_frozen).
-    pub(crate) fn set(&self, rule: Rule, frozen: Option<Arc<Store>>, now: Instant) -> u64 {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (seen, fired) = (AtomicU64::new(0), AtomicU64::new(0));
-        let active = Active { id, rule, set_at: now, frozen, seen, fired };
+    /// Sets rules, all or none, and gives each a number by which [`Faults::heal`] finds it. A rule that
+    /// [shows how things were](Rule::needs_frozen) comes with the state as it is now. With `replace` those of before
+    /// go in the same moment.
+    ///
+    /// # Errors
+    /// Where that would be more than [`MAX_RULES`]; nothing has changed then.
+    pub(crate) fn set(&self, new: Vec<New>, replace: bool, now: Instant) -> Result<Vec<u64>, TooMany> {
         let mut rules = self.rules.write();
-        rules.push(Arc::new(active));
-        self.any.store(true, Ordering::Release);
-        id
+        if new.len() + if replace { 0 } else { rules.len() } > MAX_RULES {
+            return Err(TooMany);
+        }
+        if replace {
+            self.retire(&mut rules, |_| true);
+        }
+        let first = self.next.fetch_add(new.len() as u64, Ordering::Relaxed);
+        let ids: Vec<u64> = (first..).take(new.len()).collect();
+        for (id, (rule, frozen)) in ids.iter().zip(new) {
+            let (seen, fired) = (AtomicU64::new(0), AtomicU64::new(0));
+            rules.push(Arc::new(Active { id: *id, rule, set_at: now, frozen, seen, fired }));
+        }
+        self.any.store(!rules.is_empty(), Ordering::Release);
+        Ok(ids)
+    }
+
+    /// Draws from now on what a new server with this seed draws.
+    pub(crate) fn reseed(&self, seed: u64) {
+        *self.random.lock() = fastrand::Rng::with_seed(seed);
     }
 
     /// Takes one rule back.
     pub(crate) fn heal(&self, id: u64) {
-        self.retire(|active| active.id == id);
+        self.retire(&mut self.rules.write(), |active| active.id == id);
     }
 
     /// Takes the rules of a name back, and says how many there were.
     pub(crate) fn remove(&self, name: &str) -> usize {
-        self.retire(|active| active.rule.name() == name)
+        self.retire(&mut self.rules.write(), |active| active.rule.name() == name)
     }
 
     /// Takes all rules back.
     pub(crate) fn clear(&self) -> usize {
-        self.retire(|_| true)
+        self.retire(&mut self.rules.write(), |_| true)
     }
 
-    fn retire(&self, gone: impl Fn(&Active) -> bool) -> usize {
-        let mut rules = self.rules.write();
+    fn retire(&self, rules: &mut Vec<Arc<Active>>, gone: impl Fn(&Active) -> bool) -> usize {
         let before = rules.len();
         let mut unfired = self.unfired.lock();
         rules.retain(|active| {
             let gone = gone(active);
-            if gone && active.fired.load(Ordering::Relaxed) == 0 {
+            if gone && active.fired.load(Ordering::Relaxed) == 0 && unfired.len() < MAX_UNFIRED {
                 unfired.push(status(active));
             }
             !gone
@@ -198,7 +229,7 @@ impl Faults {
         }
         drop(random);
         if over {
-            self.retire(|active| active.rule.is_over(active.age_ms(now)));
+            self.retire(&mut self.rules.write(), |active| active.rule.is_over(active.age_ms(now)));
         }
         fired
     }
@@ -255,17 +286,17 @@ mod tests {
         fired.into_iter().map(|fired| fired.name).collect()
     }
 
-    fn rule(text: &str) -> Rule {
-        text.parse().unwrap()
+    fn set(faults: &Faults, text: &str, now_ms: i64) -> u64 {
+        let new = vec![(text.parse().unwrap(), None)];
+        faults.set(new, false, Instant::from_epoch_ms(now_ms)).unwrap()[0]
     }
 
     #[test]
     fn every_rule_that_hits_acts_and_one_that_never_hits_is_known() {
         let faults = Faults::new(1);
-        let now = Instant::from_epoch_ms(0);
-        faults.set(rule("name=a nth=2 effect=drop"), None, now);
-        faults.set(rule("name=b effect=twice"), None, now);
-        let c = faults.set(rule("name=c key=other effect=drop"), None, now);
+        set(&faults, "name=a nth=2 effect=drop", 0);
+        set(&faults, "name=b effect=twice", 0);
+        let c = set(&faults, "name=c key=other effect=drop", 0);
         assert_eq!(names(&faults, 0), ["b"]);
         assert_eq!(names(&faults, 0), ["a", "b"]);
         let list: Vec<_> = faults.list().iter().map(|rule| (rule.seen, rule.fired)).collect();
@@ -277,9 +308,27 @@ mod tests {
     }
 
     #[test]
+    fn rules_are_replaced_together_and_are_never_too_many() {
+        let faults = Faults::new(1);
+        set(&faults, "name=old effect=drop", 0);
+        let new = |count: usize| -> Vec<New> {
+            (0..count).map(|number| (format!("name=r{number} effect=twice").parse().unwrap(), None)).collect()
+        };
+        let now = Instant::from_epoch_ms(0);
+        assert_eq!(faults.set(new(MAX_RULES), false, now), Err(TooMany));
+        assert_eq!(faults.list().len(), 1);
+        assert_eq!(faults.set(new(2), true, now).unwrap().len(), 2);
+        assert_eq!(names(&faults, 0), ["r0", "r1"]);
+        for _ in 0..2 * MAX_UNFIRED / MAX_RULES + 1 {
+            faults.set(new(MAX_RULES), true, now).unwrap();
+        }
+        assert!(faults.unfired().len() <= MAX_UNFIRED + MAX_RULES);
+    }
+
+    #[test]
     fn a_forgotten_rule_dies_by_itself() {
         let faults = Faults::new(1);
-        faults.set(rule("ttl-ms=100 effect=drop"), None, Instant::from_epoch_ms(1000));
+        set(&faults, "ttl-ms=100 effect=drop", 1000);
         assert_eq!(names(&faults, 1099).len(), 1);
         assert_eq!((names(&faults, 1100).len(), faults.any()), (0, false));
     }
@@ -288,7 +337,7 @@ mod tests {
     fn the_same_seed_hits_the_same_requests() {
         let run = |seed| -> Vec<usize> {
             let faults = Faults::new(seed);
-            faults.set(rule("probability=0.3 effect=drop"), None, Instant::from_epoch_ms(0));
+            set(&faults, "probability=0.3 effect=drop", 0);
             (0..100).map(|_| names(&faults, 0).len()).collect()
         };
         assert_eq!(run(7), run(7));

@@ -62,6 +62,13 @@ impl Outages {
         Some(outage)
     }
 
+    /// The outage at `now`, and how many milliseconds it goes on where it has an end.
+    pub(crate) fn left(&self, now: Instant) -> Option<(Outage, Option<i64>)> {
+        let outage = self.at(now)?;
+        let until = (*self.0.borrow()).and_then(|(_, until)| until);
+        Some((outage, until.map(|until| until.epoch_ms() - now.epoch_ms())))
+    }
+
     /// # Errors
     /// During an outage, what a request gets.
     pub(crate) fn check(&self, now: Instant) -> Result<(), Stop> {

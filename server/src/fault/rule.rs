@@ -150,6 +150,28 @@ impl Rule {
         self.effect
     }
 
+    /// Reads the rule that a request brings along.
+    ///
+    /// # Errors
+    /// As for any rule; and an effect that shows how things were needs a rule that was set then.
+    pub(crate) fn of_request(text: &str) -> Result<Self, RuleError> {
+        let rule: Self = text.parse()?;
+        if rule.needs_frozen() {
+            return Err(RuleError::new(
+                "effect",
+                rule.effect.name(),
+                "any other effect in a header: what is stale is what changed since the rule was set, so set it \
+                 beforehand",
+            ));
+        }
+        Ok(rule)
+    }
+
+    /// The access key whose requests it is about, if it names one.
+    pub(crate) fn access_key(&self) -> Option<&str> {
+        self.matching.access_key.as_deref()
+    }
+
     /// Whether it shows the state as it was when it was set.
     pub(crate) fn needs_frozen(&self) -> bool {
         self.effect == Effect::Stale

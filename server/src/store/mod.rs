@@ -7,6 +7,7 @@ mod bent;
 mod blob;
 mod buckets;
 pub(crate) mod disk;
+mod file;
 pub(crate) mod index;
 mod listing;
 pub(crate) mod memory;
@@ -29,6 +30,7 @@ use crate::names::VersionId;
 use crate::precondition::Refusal;
 
 pub(crate) use self::blob::{Draft, Writer};
+pub(crate) use self::file::{LoadError, Source};
 pub(crate) use self::listing::{Entry, ListedVersion, Page, Query};
 pub(crate) use self::multipart::{CompleteRequest, Completed, Completion, Listed, MIN_PART_BYTES};
 pub(crate) use self::objects::{Deleted, Doomed, NewObject, Placed};
@@ -167,18 +169,7 @@ impl Store {
         let gone = self
             .index
             .apply(move |rows| {
-                let mut gone = Vec::new();
-                let mut from = Bytes::new();
-                while let Some((key, value)) = rows.seek(&from)? {
-                    from = successor(&key);
-                    if key == rows::SEQUENCE || key == rows::GENERATION {
-                        continue; // names and sequence numbers are never used twice
-                    }
-                    if let (Some(id), true) = (rows::blob_of(&key), value.is_empty()) {
-                        gone.push(id);
-                    }
-                    rows.remove(&key)?;
-                }
+                let mut gone = clear(rows)?;
                 for (key, value) in wanted {
                     if key != rows::SEQUENCE && key != rows::GENERATION {
                         rows.put(&key, value)?;
@@ -191,6 +182,23 @@ impl Store {
         self.release(&gone);
         Ok(())
     }
+}
+
+/// Removes all rows but those that say which numbers were used, and tells the bodies that are files.
+fn clear(rows: &mut dyn RowsMut) -> Result<Vec<u64>, IndexError> {
+    let mut gone = Vec::new();
+    let mut from = Bytes::new();
+    while let Some((key, value)) = rows.seek(&from)? {
+        from = successor(&key);
+        if key == rows::SEQUENCE || key == rows::GENERATION {
+            continue; // names and sequence numbers are never used twice
+        }
+        if let (Some(id), true) = (rows::blob_of(&key), value.is_empty()) {
+            gone.push(id);
+        }
+        rows.remove(&key)?;
+    }
+    Ok(gone)
 }
 
 /// All rows of a store at one moment; the files that they name stay while it lives.

@@ -256,7 +256,7 @@ pub(super) fn current_etag(
     Ok(rows::decode::<Version>(&row, &value)?.0.object.map(|object| object.etag))
 }
 
-fn encode_version(version: &Version, parts: &[Part]) -> Result<Bytes, IndexError> {
+pub(super) fn encode_version(version: &Version, parts: &[Part]) -> Result<Bytes, IndexError> {
     let record = rows::encode(version)?;
     if parts.is_empty() {
         return Ok(record);

@@ -34,6 +34,16 @@ pub(crate) enum Segment {
     },
 }
 
+impl Segment {
+    /// Its length in bytes.
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File { length, .. } => *length,
+        }
+    }
+}
+
 impl Store {
     /// Finds a version, or the current object.
     ///
