@@ -104,6 +104,33 @@ async fn under_versioning_markers_and_versions_count(on: On) {
     }
 }
 
+/// Nobody recorded it: a version that goes by its id is a delete like any other, if it was the current one.
+async fn a_current_version_that_goes_by_its_id_conflicts(on: On) {
+    let rig = Rig::new(on).await;
+    rig.put("k", "never versioned").await.expect(200);
+    let upload = Upload::begin(&rig, "k", "new").await;
+    rig.call("DELETE", "k?versionId=null").await.expect(204);
+    upload.complete(&CREATE).await.expect_code(409, "ConditionalRequestConflict");
+    upload.abort().await;
+
+    rig.send("PUT", "?versioning", &[], ENABLE).await.expect(200);
+    let version = |answer: Answer| answer.expect(200).header("x-amz-version-id").unwrap();
+    let oldest = version(rig.put("k", "oldest").await);
+    let below = rig.put("k", "below").await.expect(200);
+    let current = version(rig.put("k", "current").await);
+    let upload = Upload::begin(&rig, "k", "new").await;
+    rig.call("DELETE", &format!("k?versionId={oldest}")).await.expect(204);
+    let of_current = rig.call("HEAD", "k").await.etag();
+    let aside = Upload::begin(&rig, "k", "aside").await;
+    rig.call("DELETE", &format!("k?versionId={current}")).await.expect(204);
+    assert_eq!(rig.call("GET", "k").await.text(), "below");
+    upload.complete(&[("if-match", &of_current)]).await.expect_code(412, "PreconditionFailed");
+    upload.complete(&[("if-match", &below.etag())]).await.expect_code(409, "ConditionalRequestConflict");
+    aside.abort().await;
+    let fresh = Upload::begin(&rig, "k", "fresh").await;
+    fresh.complete(&[("if-match", &below.etag())]).await.expect(200);
+}
+
 async fn an_overwrite_and_back_is_a_conflict(on: On) {
     let rig = Rig::new(on).await;
     let etag = rig.put("k", "a").await.expect(200).etag();
@@ -166,6 +193,7 @@ async fn parts_are_replaced_chosen_and_left_out(on: On) {
     part(2, large(b'x')).await; // never listed
     let third = part(3, large(b'c')).await;
     let last = part(9, b"end".to_vec()).await;
+    assert_eq!(rig.files().len(), if on == On::Disk { 3 } else { 0 }, "the part that was replaced is gone");
     let target = format!("k?uploadId={id}");
     let wrong = list(&[(1, &old), (3, &third), (9, &last)]);
     rig.send("POST", &target, &[], wrong).await.expect_code(400, "InvalidPart");
@@ -202,6 +230,7 @@ crate::on_both_stores![
     a_delete_of_another_key_or_of_nothing_is_no_conflict,
     the_trace_of_a_delete_goes_with_the_last_upload,
     under_versioning_markers_and_versions_count,
+    a_current_version_that_goes_by_its_id_conflicts,
     an_overwrite_and_back_is_a_conflict,
     a_refused_complete_leaves_the_upload_as_it_was,
     a_repeated_complete_answers_the_same_and_changes_nothing,
