@@ -8,6 +8,9 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 
+/// Between the last byte before a cut and the cut: what was sent gets through, as it would from a peer that dies.
+const BEFORE_CUT: Duration = Duration::from_millis(50);
+
 /// What becomes of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Shape {
@@ -39,12 +42,13 @@ pub(crate) struct Shaped<B: Body> {
     passed: u64,
     held: Bytes,
     wait: Option<Pin<Box<Sleep>>>,
+    cut: bool,
 }
 
 impl<B: Body> Shaped<B> {
     pub(crate) fn new(inner: B, shape: Shape, broken: fn() -> B::Error) -> Self {
         let wait = shape.first_byte.map(|time| Box::pin(sleep(time)));
-        Self { inner, broken, shape, passed: 0, held: Bytes::new(), wait }
+        Self { inner, broken, shape, passed: 0, held: Bytes::new(), wait, cut: false }
     }
 
     /// How many of the held bytes may pass now; `None` where no more ever will.
@@ -83,10 +87,15 @@ where
             }
         }
         let Some(allowed) = self.allowed() else {
-            if self.shape.cut_at.is_some_and(|at| at <= self.passed) {
+            if self.shape.cut_at.is_none_or(|at| at > self.passed) {
+                return Poll::Pending; // nobody wakes this: the body never ends
+            }
+            if self.cut {
                 return Poll::Ready(Some(Err((self.broken)())));
             }
-            return Poll::Pending; // nobody wakes this: the body never ends
+            self.cut = true;
+            self.wait = Some(Box::pin(sleep(BEFORE_CUT)));
+            return self.poll_frame(context);
         };
         let mut piece = self.held.split_to(allowed);
         if self.shape.corrupt && self.passed == 0 {
