@@ -13,7 +13,7 @@ struct Allowed {
 
 /// The layers: the sink does not know the server except in its tests; the oracle does not know the sink; a
 /// check does not know the server, so that one mistake cannot pass on both sides; fixtures know nobody.
-const LAYERS: [Allowed; 8] = [
+const LAYERS: [Allowed; 9] = [
     Allowed { package: "assay-server", normal: &[], tests: &["assay-fixtures"] },
     Allowed { package: "assay-checks", normal: &[], tests: &[] },
     Allowed {
@@ -30,6 +30,7 @@ const LAYERS: [Allowed; 8] = [
     },
     Allowed { package: "assay-fixtures", normal: &[], tests: &[] },
     Allowed { package: "assay-ci", normal: &["assay-server", "assay-checks", "assay-fixtures"], tests: &[] },
+    Allowed { package: "assay-sdk", normal: &["assay-server"], tests: &[] },
 ];
 
 /// Checks `cargo metadata --no-deps` against the layers.
