@@ -2,7 +2,7 @@
 
 use crate::target::{DEFAULT_REGION, Provider};
 use assay_checks::{Addressing, Credentials, Endpoint};
-use assay_server::Server;
+use assay_server::{Builder, Server};
 
 /// The bucket that the embedded server has from the start.
 pub const BUCKET: &str = "certify";
@@ -12,7 +12,15 @@ pub const BUCKET: &str = "certify";
 /// # Errors
 /// What kept it from starting.
 pub async fn start() -> Result<(Server, Provider), String> {
-    let server = Server::builder().bucket(BUCKET).region(DEFAULT_REGION).start().await;
+    start_as(Server::builder()).await
+}
+
+/// Starts one that is built otherwise; bucket and region are those of every run.
+///
+/// # Errors
+/// What kept it from starting.
+pub async fn start_as(builder: Builder) -> Result<(Server, Provider), String> {
+    let server = builder.bucket(BUCKET).region(DEFAULT_REGION).start().await;
     let server = server.map_err(|why| format!("the embedded server does not start: {why}"))?;
     let provider = Provider {
         endpoint: Endpoint::parse(server.endpoint())?,

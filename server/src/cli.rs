@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use assay_server::{AuthMode, Builder, Rule, RuleError, Server};
+use assay_server::{AuthMode, Builder, Deviation, Profile, Rule, RuleError, Server};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A local S3 server that answers as AWS does.
@@ -24,6 +24,17 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Prints the exports that the AWS tools and SDKs read.
     Env(Env),
+    /// Lists the ways in which the server can differ from AWS for good, each with who is known for it.
+    Deviations(Listing),
+    /// Lists the vendors whose differences are known, each with source and date.
+    Profiles(Listing),
+}
+
+#[derive(Args)]
+pub(crate) struct Listing {
+    /// Prints JSON for programs.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args)]
@@ -67,6 +78,12 @@ pub(crate) struct Serve {
     pub(crate) domains: Vec<String>,
     #[command(flatten)]
     pub(crate) faults: Faults,
+    /// Differs from AWS in this way, for good; repeatable. `assay-server deviations` lists them.
+    #[arg(long = "deviate", value_name = "NAME[=VALUE]")]
+    pub(crate) deviations: Vec<Deviation>,
+    /// Differs from AWS as this vendor does; `assay-server profiles` lists them.
+    #[arg(long, value_name = "NAME", default_value = "aws", value_parser = Profile::named)]
+    pub(crate) profile: Profile,
     #[command(flatten)]
     pub(crate) control: Control,
     /// Gives each access key a store of its own in memory; any access key is then known, with the one secret.
@@ -210,5 +227,9 @@ pub(crate) fn builder(options: &Serve) -> Result<Builder, String> {
     if let Some(file) = &options.load {
         builder = builder.load(file);
     }
+    for deviation in &options.deviations {
+        builder = builder.deviation(deviation.clone());
+    }
+    builder = builder.profile(&options.profile);
     Ok(builder.tenant_per_key(options.tenant_per_key))
 }

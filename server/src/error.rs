@@ -142,6 +142,8 @@ codes! {
     SlowDown 503 "Please reduce your request rate."
     /// The same, as other services word it.
     TooManyRequests 429 "Please reduce your request rate."
+    /// Not AWS's: MinIO's refusal of a key that it cannot store, which a deviation may answer.
+    XMinioInvalidObjectName 400 "Object name contains unsupported characters."
     /// The body does not have the SHA-256 that was signed.
     XAmzContentSHA256Mismatch 400 "The provided 'x-amz-content-sha256' header does not match what was computed."
 }

@@ -56,6 +56,8 @@ pub struct Record {
     pub body_size: u64,
     /// The faults that acted, in their order.
     pub faults: Vec<Hit>,
+    /// The names of the deviations that acted, in their order.
+    pub deviations: Vec<&'static str>,
     /// The status of the answer; `None` where the connection was reset or nothing was ever sent.
     pub status: Option<u16>,
     /// From the head of the request to the head of the answer, in microseconds.
@@ -83,6 +85,7 @@ impl Record {
             conditions: CONDITIONS.into_iter().filter_map(condition).collect(),
             body_size: body_size(&head.headers),
             faults: Vec::new(),
+            deviations: Vec::new(),
             status: None,
             duration_us: 0,
             control: false,

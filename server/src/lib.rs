@@ -16,6 +16,7 @@ pub mod blocking;
 mod body;
 mod checksum;
 mod control;
+mod deviation;
 mod error;
 mod etag;
 mod fault;
@@ -36,6 +37,7 @@ mod tenant;
 mod xml;
 
 pub use auth::AuthMode;
+pub use deviation::{Described, Deviation, DeviationError, Limit, Moment, Profile, ProfileEntry, Window};
 pub use fault::{Effect, FaultStatus, Loss, Outage, Rule, RuleError, Time};
 pub use instant::Instant;
 pub use journal::{Hit, Journal, Record, Unmet};

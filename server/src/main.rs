@@ -12,8 +12,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 mod cli;
+mod listing;
 
-use cli::{Cli, Command, Credentials, Env, Serve, builder};
+use cli::{Cli, Command, Credentials, Env, Listing, Serve, builder};
 
 /// Exit codes, the same in every binary of this workspace.
 const STOPPED: u8 = 0;
@@ -27,6 +28,10 @@ fn main() -> ExitCode {
     let cli = Cli::parse(); // a bad flag ends here, with 2
     let result = match cli.command {
         Some(Command::Env(env)) => print_env(&env),
+        Some(Command::Deviations(Listing { json: false })) => Ok(print(&listing::deviations())),
+        Some(Command::Deviations(_)) => Ok(print(&format!("{:#}\n", listing::deviations_json()))),
+        Some(Command::Profiles(Listing { json: false })) => Ok(print(&listing::profiles())),
+        Some(Command::Profiles(_)) => Ok(print(&format!("{:#}\n", listing::profiles_json()))),
         None => serve(&cli.serve),
     };
     match result {
@@ -59,6 +64,12 @@ impl From<Error> for Failure {
         };
         Self { code, message: error.to_string() }
     }
+}
+
+/// Whoever closed the pipe does not want the rest.
+fn print(text: &str) -> u8 {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    STOPPED
 }
 
 fn print_env(env: &Env) -> Result<u8, Failure> {

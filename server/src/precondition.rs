@@ -3,11 +3,18 @@
 //! Sources: S3 User Guide, "Add preconditions to S3 operations with conditional requests"; RFC 9110
 //! section 13; answers recorded from AWS where they differ from both.
 
+mod bent;
+
+use std::sync::Arc;
+
 use http::HeaderMap;
 
+use crate::deviation::Deviation;
 use crate::error::{Code, S3Error};
 use crate::etag;
 use crate::instant::Instant;
+
+pub(crate) use self::bent::{AsRead, Bent, Verb};
 
 /// The condition of a write or delete, decided when it commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +27,10 @@ pub(crate) enum WriteCondition {
     Match(String),
     /// `If-Match: *`: only if the key has a current object. Deletes take it, writes do not.
     Present,
+    /// Both headers with whatever they hold, as a read evaluates them: not AWS's way.
+    AsRead(AsRead),
+    /// One of the others, on a server with deviations.
+    Bent(Arc<Bent>),
 }
 
 /// Why a condition refuses a write.
@@ -87,6 +98,8 @@ impl WriteCondition {
     /// Existence comes first, then the ETag, then the conflict.
     pub(crate) fn decide(&self, current: Option<&str>, changed_since_start: bool) -> Result<(), Refusal> {
         match (self, current) {
+            (Self::Bent(bent), _) => bent.decide(current, changed_since_start),
+            (Self::AsRead(headers), _) => headers.decide(current),
             (Self::Always, _) | (Self::Present, Some(_)) => Ok(()),
             (Self::Absent, Some(_)) => Err(Refusal::Failed(IF_NONE_MATCH)),
             (Self::Match(_) | Self::Present, None) => Err(Refusal::Absent),
@@ -98,6 +111,21 @@ impl WriteCondition {
     }
 }
 
+impl WriteCondition {
+    /// What a server with deviations is to look at; `None` on one without.
+    pub(crate) fn bent(&self) -> Option<&Bent> {
+        match self {
+            Self::Bent(bent) => Some(bent),
+            _ => None,
+        }
+    }
+
+    /// Whether the server has this deviation, which is about to act.
+    pub(crate) fn acts(&self, deviation: &Deviation) -> bool {
+        self.bent().is_some_and(|bent| bent.acting.acts(deviation))
+    }
+}
+
 fn not_implemented(header: &'static str, why: &'static str) -> S3Error {
     S3Error::new(Code::NotImplemented).extra("Header", header).extra("additionalMessage", why)
 }
@@ -106,12 +134,15 @@ fn not_implemented(header: &'static str, why: &'static str) -> S3Error {
 pub(crate) struct ReadHeaders {
     names: [&'static str; 4],
     conditions: [&'static str; 4],
+    /// Whether dates count beside ETags: not AWS's way.
+    dates_beside_etags: bool,
 }
 
 /// The conditions of GetObject and HeadObject.
 pub(crate) const OBJECT: ReadHeaders = ReadHeaders {
     names: ["if-match", "if-unmodified-since", "if-none-match", "if-modified-since"],
     conditions: [IF_MATCH, "If-Unmodified-Since", IF_NONE_MATCH, "If-Modified-Since"],
+    dates_beside_etags: false,
 };
 
 /// The conditions on the source of CopyObject and UploadPartCopy. AWS names them with these capitals.
@@ -128,6 +159,7 @@ pub(crate) const COPY_SOURCE: ReadHeaders = ReadHeaders {
         "x-amz-copy-source-If-None-Match",
         "x-amz-copy-source-If-Modified-Since",
     ],
+    dates_beside_etags: false,
 };
 
 /// What the conditions of a read say.
@@ -140,6 +172,11 @@ pub(crate) enum ReadOutcome {
 }
 
 impl ReadHeaders {
+    /// The same, on a server where dates count beside ETags or do not.
+    pub(crate) const fn with_dates(&self, beside_etags: bool) -> Self {
+        Self { names: self.names, conditions: self.conditions, dates_beside_etags: beside_etags }
+    }
+
     /// Evaluates in the order of RFC 9110 section 13.2.2. A date that can't be read is ignored, and so is
     /// an `If-Modified-Since` in the future of `now`. Dates compare in whole seconds.
     pub(crate) fn evaluate(
@@ -152,18 +189,24 @@ impl ReadHeaders {
         let [matches, unmodified, none, modified] = self.names.map(|name| text(headers, name));
         let date = |value: Option<&str>| value.and_then(Instant::parse);
         let last_modified = last_modified.whole_second();
-        if let Some(tags) = matches {
-            if !etag::list_names(tags, etag, false) {
-                return ReadOutcome::Failed(self.conditions[0]);
-            }
-        } else if date(unmodified).is_some_and(|since| last_modified > since) {
+        if let Some(tags) = matches
+            && !etag::list_names(tags, etag, false)
+        {
+            return ReadOutcome::Failed(self.conditions[0]);
+        }
+        if (matches.is_none() || self.dates_beside_etags)
+            && date(unmodified).is_some_and(|since| last_modified > since)
+        {
             return ReadOutcome::Failed(self.conditions[1]);
         }
-        if let Some(tags) = none {
-            if etag::list_names(tags, etag, true) {
-                return ReadOutcome::NotModified(self.conditions[2]);
-            }
-        } else if date(modified).is_some_and(|since| since <= now && last_modified <= since) {
+        if let Some(tags) = none
+            && etag::list_names(tags, etag, true)
+        {
+            return ReadOutcome::NotModified(self.conditions[2]);
+        }
+        if (none.is_none() || self.dates_beside_etags)
+            && date(modified).is_some_and(|since| since <= now && last_modified <= since)
+        {
             return ReadOutcome::NotModified(self.conditions[3]);
         }
         ReadOutcome::Proceed

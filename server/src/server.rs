@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::auth::{AuthMode, Keys};
 use crate::control::Access;
+use crate::deviation::{Deviation, Deviations, Profile};
 use crate::fault::{FaultStatus, Loss, Outage, Rule};
 use crate::http as edge;
 use crate::instant::Instant;
@@ -86,6 +87,7 @@ pub struct Builder {
     control_token: Option<String>,
     tenant_per_key: bool,
     load: Option<PathBuf>,
+    deviations: Vec<Deviation>,
 }
 
 impl Default for Builder {
@@ -108,6 +110,7 @@ impl Default for Builder {
             control_token: None,
             tenant_per_key: false,
             load: None,
+            deviations: Vec::new(),
         }
     }
 }
@@ -191,6 +194,24 @@ impl Builder {
         self
     }
 
+    /// Differs from AWS in this way, for good; may be called more than once.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), assay_server::DeviationError> {
+    /// let server = assay_server::Server::builder().deviation("segment-limit=255:InvalidArgument".parse()?);
+    /// # Ok(()) }
+    /// ```
+    pub fn deviation(mut self, deviation: Deviation) -> Self {
+        self.deviations.push(deviation);
+        self
+    }
+
+    /// Differs from AWS as this vendor does, beside the deviations that are set.
+    pub fn profile(mut self, profile: &Profile) -> Self {
+        self.deviations.extend(profile.entries.iter().map(|entry| entry.deviation.clone()));
+        self
+    }
+
     /// Builds the engine, without a socket.
     ///
     /// # Errors
@@ -233,6 +254,7 @@ impl Builder {
             any_region: self.any_region,
             domains: self.domains,
             clock: self.clock,
+            deviations: Deviations::new(&self.deviations),
             buckets,
             first_faults: self.faults.clone(),
             request_faults: self.request_faults,

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::auth::{self, AuthMode, Context, Keys, Verified};
 use crate::control::{self, Access, Chaos, Snapshots};
+use crate::deviation::{Acting, Deviations};
 use crate::error::{Code, S3Error};
 use crate::fault::{Facts, Faults, InFlight, Loss, Outages, Plan, Rule, RuleError, Shaped, Stop};
 use crate::instant::Instant;
@@ -63,6 +64,7 @@ pub(crate) struct Settings {
     /// Whether a request may bring a fault along.
     pub(crate) request_faults: bool,
     pub(crate) control: Access,
+    pub(crate) deviations: Deviations,
 }
 
 /// Which listener a connection came to.
@@ -98,6 +100,8 @@ pub(crate) struct Service {
     pub(crate) chaos: Chaos,
     /// Turns true when the server stops: what follows or waits must end.
     pub(crate) stopping: watch::Sender<bool>,
+    /// What the deviations remember.
+    pub(crate) deviant: op::State,
     random: Mutex<fastrand::Rng>,
 }
 
@@ -111,6 +115,9 @@ pub(crate) struct Call<'a> {
     pub(crate) verified: Verified,
     pub(crate) body: &'a mut RequestBody,
     pub(crate) plan: &'a Plan,
+    /// The server's deviations, and which of them acted.
+    pub(crate) acting: Acting,
+    pub(crate) connection: Option<u64>,
     /// How much later its write commits.
     late: Option<Duration>,
 }
@@ -138,6 +145,7 @@ impl Service {
             snapshots: Snapshots::default(),
             chaos: Chaos::default(),
             stopping: watch::Sender::new(false),
+            deviant: op::State::default(),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
         }
     }
@@ -238,7 +246,12 @@ impl Service {
         let (plan, _in_flight) = self.plan(operation, &target, head, &query, &verified)?;
         record.faults = plan.fired().iter().map(Hit::from).collect();
         plan.before(&self.faults).await?;
-        self.perform(operation, target, Job { head, query, verified, body, now, plan: &plan }).await
+        let acting = Acting::new(&self.settings.deviations);
+        let (connection, plan) = (record.connection, &plan);
+        let job = Job { head, query, verified, body, now, plan, acting: acting.clone(), connection };
+        let answer = self.perform(operation, target, job).await;
+        record.deviations = acting.names();
+        answer
     }
 
     /// What the faults do to this request, and its place among the conditional writes under way.
@@ -277,7 +290,7 @@ impl Service {
         target: Target,
         job: Job<'_>,
     ) -> Result<Response<Body>, Stop> {
-        let Job { head, query, verified, body, now, plan } = job;
+        let Job { head, query, verified, body, now, plan, acting, connection } = job;
         let shape = plan.request_shape();
         if !shape.is_plain() {
             let plain = std::mem::replace(body, empty());
@@ -287,7 +300,8 @@ impl Service {
         let store = plan.store(&home, matches!(head.method, Method::GET | Method::HEAD));
         let late = plan.late(&self.faults);
         let again = if plan.twice() { Some(copy(body, &verified).await?) } else { None };
-        let mut call = Call { service: self, store, now, head, query, verified, body, plan, late };
+        let mut call =
+            Call { service: self, store, now, head, query, verified, body, plan, acting, connection, late };
         let result = op::perform(operation, target.clone(), &mut call).await;
         if let Some((mut body, verified)) = again {
             // As a duplicate in the network: it is done, and its answer goes nowhere.
@@ -317,6 +331,8 @@ struct Job<'a> {
     body: &'a mut RequestBody,
     now: Instant,
     plan: &'a Plan,
+    acting: Acting,
+    connection: Option<u64>,
 }
 
 fn empty() -> RequestBody {
@@ -354,6 +370,23 @@ fn refuse(error: &S3Error, head: &Parts, body: &RequestBody, id: &RequestId) -> 
 }
 
 impl Call<'_> {
+    /// The same request with another head.
+    pub(crate) fn under<'b>(&'b mut self, head: &'b Parts) -> Call<'b> {
+        Call {
+            service: self.service,
+            store: self.store.clone(),
+            now: self.now,
+            head,
+            query: self.query.clone(),
+            verified: self.verified.clone(),
+            body: &mut *self.body,
+            plan: self.plan,
+            acting: self.acting.clone(),
+            connection: self.connection,
+            late: self.late,
+        }
+    }
+
     /// Runs a write when the plan wants it: at once, or later, whether the client still waits or not.
     pub(crate) async fn commit<T: Send + 'static>(
         &self,

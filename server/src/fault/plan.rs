@@ -9,7 +9,7 @@ use super::effect::{Effect, Loss};
 use super::shape::Shape;
 use super::{Faults, Fired};
 use crate::error::{Code, S3Error};
-use crate::store::{Entry, Page, Store};
+use crate::store::{Page, Store};
 use crate::stream::Body;
 use crate::xml::Writer;
 
@@ -118,16 +118,7 @@ impl Plan {
     pub(crate) fn bend<T: Clone>(&self, page: &mut Page<T>, newest: impl Fn(&T) -> u64) {
         for effect in self.effects() {
             match effect {
-                Effect::OmitNewest => {
-                    let written = |entry: &Entry<T>| match entry {
-                        Entry::Item(_, item) => Some(newest(item)),
-                        Entry::CommonPrefix(_) => None,
-                    };
-                    let last = (0..page.entries.len()).max_by_key(|at| written(&page.entries[*at]));
-                    if let Some(at) = last.filter(|at| written(&page.entries[*at]).is_some()) {
-                        page.entries.remove(at);
-                    }
-                }
+                Effect::OmitNewest => drop(page.omit_newest(&newest)),
                 Effect::RepeatKey => page.entries.extend(page.entries.last().cloned()),
                 Effect::Truncate => {
                     page.entries.truncate(page.entries.len() / 2);

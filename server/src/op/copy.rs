@@ -4,14 +4,15 @@ use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
 use super::{
-    Answer, attributes, document, etag_of, invalid_argument, multipart, object, set, set_encryption,
-    set_version, tagging,
+    Answer, attributes, document, etag_of, invalid_argument, made_etag, multipart, object, set,
+    set_encryption, set_version, tagging,
 };
 use crate::checksum::{self, Algorithm, Checksum, Hasher, Value};
+use crate::deviation::Moment;
 use crate::error::{Code, S3Error};
 use crate::etag;
 use crate::names::{BucketName, Key, VersionId};
-use crate::precondition::{self, ReadOutcome, WriteCondition};
+use crate::precondition::{self, ReadOutcome, Verb};
 use crate::range;
 use crate::service::Call;
 use crate::store::model::{Blob, Object, Part};
@@ -50,6 +51,12 @@ impl Source {
         })
     }
 
+    /// The source of this copy.
+    fn of(call: &Call<'_>) -> Result<Self, S3Error> {
+        let source = Self::from_headers(&call.head.headers)?;
+        Ok(Self { key: call.folded(source.key)?, ..source })
+    }
+
     fn find<'a>(&self, call: &'a Call<'_>) -> Result<Found<'a>, S3Error> {
         let found = call.store.find(&self.bucket, &self.key, self.version.as_ref());
         let found = found.map_err(|error| match error {
@@ -66,7 +73,12 @@ impl Source {
         let etag = &found.object()?.etag;
         object::check_retrievable(found.object()?)?;
         let headers = &call.head.headers;
-        match precondition::COPY_SOURCE.evaluate(headers, etag, found.version.last_modified, call.now) {
+        match call.read_rules(&precondition::COPY_SOURCE).evaluate(
+            headers,
+            etag,
+            found.version.last_modified,
+            call.now,
+        ) {
             ReadOutcome::Proceed => Ok(found),
             ReadOutcome::NotModified(condition) | ReadOutcome::Failed(condition) => {
                 Err(S3Error::new(Code::PreconditionFailed).extra("Condition", condition))
@@ -111,9 +123,9 @@ async fn copy(
 
 pub(super) async fn whole(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
     let headers = &call.head.headers;
-    let condition = WriteCondition::of_write(headers)?;
+    let condition = call.write_condition(bucket, key, Verb::Copy).await?;
     let given = attributes::from_headers(headers)?;
-    let source = Source::from_headers(headers)?;
+    let source = Source::of(call)?;
     let replace = directive(headers, "x-amz-metadata-directive")?;
     let replace_tags = directive(headers, "x-amz-tagging-directive")?;
     let asked = checksum::algorithm_header(headers)?;
@@ -142,10 +154,11 @@ pub(super) async fn whole(call: &Call<'_>, bucket: &BucketName, key: &Key) -> An
     }
     let tags = if replace_tags { tagging::from_header(headers)? } else { old.tags };
     let copied = copy(call, found, 0, old.size, algorithm).await?;
+    let condition = call.decide_early(bucket, key, condition, Moment::Body).await?;
     let checksum = Checksum::full(copied.checksum);
     let object = Object {
         size: copied.size,
-        etag: etag::of_md5(copied.md5),
+        etag: made_etag(&condition, etag::of_md5(copied.md5)),
         checksum: Some(checksum),
         attributes,
         tags,
@@ -206,7 +219,7 @@ pub(super) async fn part(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Ans
     let headers = &call.head.headers;
     let number = multipart::part_number(call)?;
     attributes::check_supported(headers)?;
-    let source = Source::from_headers(headers)?;
+    let source = Source::of(call)?;
     let id = multipart::upload_id(call);
     let upload = call.store.upload(bucket, key, id)?;
     let found = source.find(call)?;

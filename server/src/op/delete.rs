@@ -3,10 +3,11 @@
 use http::StatusCode;
 
 use super::{Answer, answer, document, intake, object, set, set_version};
+use crate::deviation::{Deviation, Moment};
 use crate::error::{Code, S3Error};
 use crate::etag;
 use crate::names::{BucketName, Key, VersionId};
-use crate::precondition::WriteCondition;
+use crate::precondition::{Verb, WriteCondition};
 use crate::service::Call;
 use crate::store::{Deleted, Doomed};
 use crate::xml::{Element, Writer};
@@ -17,7 +18,8 @@ const MAX_KEYS: usize = 1000;
 pub(super) async fn one(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
     check_bypass(call)?;
     let version = object::version_of(call)?;
-    let condition = WriteCondition::of_delete(&call.head.headers, version.is_some())?;
+    let condition = call.write_condition(bucket, key, Verb::Delete).await?;
+    let condition = call.decide_early(bucket, key, condition, Moment::Body).await?;
     let doomed = version.map_or(Doomed::Current(condition), Doomed::Version);
     let deleted = remove(call, bucket, key, doomed).await?;
     let mut response = answer(StatusCode::NO_CONTENT);
@@ -88,8 +90,9 @@ impl Wanted {
     }
 
     async fn delete(&self, call: &Call<'_>, bucket: &BucketName) -> Result<Deleted, S3Error> {
-        let key = Key::new(self.key.clone())?;
-        let doomed = match (&self.version, &self.etag) {
+        let key = call.folded(Key::new(self.key.clone())?)?;
+        let etag = self.etag.as_ref().filter(|_| !call.acting.acts(&Deviation::IgnoreEtagDeleteObjects));
+        let doomed = match (&self.version, etag) {
             // As DeleteObject answers the same question.
             (Some(_), Some(_)) => return Err(S3Error::new(Code::NotImplemented)),
             (Some(version), None) => Doomed::Version(VersionId::parse(version).map_err(|_| {
@@ -98,6 +101,12 @@ impl Wanted {
             (None, Some(etag)) if etag.trim() == "*" => Doomed::Current(WriteCondition::Present),
             (None, Some(etag)) => Doomed::Current(WriteCondition::Match(etag::unquoted(etag).to_owned())),
             (None, None) => Doomed::Current(WriteCondition::Always),
+        };
+        let doomed = match doomed {
+            Doomed::Current(condition) => {
+                Doomed::Current(call.bent(bucket, &key, condition, Verb::Delete)?)
+            }
+            version => version,
         };
         remove(call, bucket, &key, doomed).await
     }

@@ -1,7 +1,7 @@
 //! ListObjects and ListObjectsV2.
 
 use super::list::{self, Keys, describe, owner};
-use super::{Answer, bucket, document, set};
+use super::{Answer, bucket, deviant, document, set};
 use crate::names::BucketName;
 use crate::service::Call;
 use crate::store::model::Version;
@@ -14,7 +14,7 @@ pub(super) fn v1(call: &Call<'_>, name: &BucketName) -> Answer {
     let marker = call.query.get("marker").unwrap_or_default();
     let query = list::query(call, max, Some(marker).filter(|marker| !marker.is_empty()));
     let region = bucket::region_of(&call.store.bucket(name)?).to_owned();
-    let mut page = call.store.list(name, &query)?;
+    let mut page = deviant::list(call, name, &query)?;
     call.plan.bend(&mut page, |version| version.seq);
     let mut response = document("ListBucketResult", |w| {
         w.text("Name", name.as_str());
@@ -46,7 +46,7 @@ pub(super) fn v2(call: &Call<'_>, name: &BucketName) -> Answer {
     let mut query = list::query(call, max, resumed.as_deref().or(start_after));
     query.group_listed = token.is_some();
     let region = bucket::region_of(&call.store.bucket(name)?).to_owned();
-    let mut page = call.store.list(name, &query)?;
+    let mut page = deviant::list(call, name, &query)?;
     call.plan.bend(&mut page, |version| version.seq);
     let with_owner = call.query.get("fetch-owner") == Some("true");
     let mut response = document("ListBucketResult", |w| {

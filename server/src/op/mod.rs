@@ -4,6 +4,7 @@ mod attributes;
 mod bucket;
 mod copy;
 mod delete;
+mod deviant;
 mod encoded_word;
 mod intake;
 mod list;
@@ -14,11 +15,14 @@ mod object_attributes;
 mod refusal;
 mod tagging;
 
+pub(crate) use self::deviant::State;
+
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::error::{Code, S3Error};
 use crate::etag::quoted;
 use crate::names::VersionId;
+use crate::precondition::WriteCondition;
 use crate::route::{Operation, Target};
 use crate::service::Call;
 use crate::stream::Body;
@@ -35,6 +39,13 @@ type Answer = Result<Response<Body>, S3Error>;
 
 /// Performs a routed operation.
 pub(crate) async fn perform(operation: Operation, target: Target, call: &mut Call<'_>) -> Answer {
+    if call.acting.set().is_empty() {
+        return dispatch(operation, target, call).await;
+    }
+    Box::pin(deviant::perform(operation, target, call)).await
+}
+
+async fn dispatch(operation: Operation, target: Target, call: &mut Call<'_>) -> Answer {
     use Operation as Op;
     if let Op::Unsupported(name) = operation {
         return Err(unsupported(name, operation, &target, call));
@@ -134,6 +145,14 @@ fn invalid_argument(name: &str, value: &str, message: impl Into<std::borrow::Cow
         .message(message)
         .extra("ArgumentName", name)
         .extra("ArgumentValue", value)
+}
+
+/// The ETag of a new object, on a server where it may be another than AWS makes.
+fn made_etag(condition: &WriteCondition, etag: String) -> String {
+    match condition.bent() {
+        Some(bent) => bent.made_etag(etag),
+        None => etag,
+    }
 }
 
 /// The ETag element or header of a stored object.

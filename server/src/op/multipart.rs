@@ -11,10 +11,11 @@ use super::{
 };
 use crate::body::DigestForm;
 use crate::checksum::{self, Algorithm, Checksum, MultipartChecksum, Value};
+use crate::deviation::Moment;
 use crate::error::{Code, S3Error};
 use crate::etag;
 use crate::names::{BucketName, Key, sequenced_id};
-use crate::precondition::WriteCondition;
+use crate::precondition::Verb;
 use crate::service::Call;
 use crate::store::model::{Blob, Part, Upload};
 use crate::store::{CompleteRequest, Completed, Completion, Listed, StoreError};
@@ -98,7 +99,7 @@ pub(super) async fn upload_part(call: &mut Call<'_>, bucket: &BucketName, key: &
 }
 
 pub(super) async fn complete(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
-    let condition = WriteCondition::of_write(&call.head.headers)?;
+    let condition = call.write_condition(bucket, key, Verb::Complete).await?;
     let id = upload_id(call).to_owned();
     let upload = call.store.upload(bucket, key, &id);
     // The checksum headers speak of the object, and not of the document.
@@ -122,6 +123,7 @@ pub(super) async fn complete(call: &mut Call<'_>, bucket: &BucketName, key: &Key
             S3Error::new(Code::InvalidRequest).message("Value for x-amz-mp-object-size header is invalid.")
         })?),
     };
+    let condition = call.decide_early(bucket, key, condition, Moment::Body).await?;
     let request =
         CompleteRequest { listed, condition, checksum, size, now: call.now, random: call.service.random() };
     let Completed { placed, etag, checksum } =

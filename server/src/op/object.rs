@@ -4,15 +4,17 @@ use http::header::{CONTENT_LENGTH, CONTENT_RANGE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::{
-    Answer, answer, attributes, etag_of, intake, invalid_argument, set, set_encryption, set_version, tagging,
+    Answer, answer, attributes, etag_of, intake, invalid_argument, made_etag, set, set_encryption,
+    set_version, tagging,
 };
 use crate::body::DigestForm;
 use crate::checksum::{Algorithm, Checksum};
+use crate::deviation::Moment;
 use crate::error::{Code, S3Error};
 use crate::etag;
 use crate::instant::Instant;
 use crate::names::{BucketName, Key, VersionId};
-use crate::precondition::{self, ReadOutcome, WriteCondition};
+use crate::precondition::{self, ReadOutcome, Verb};
 use crate::range::{self, Selection};
 use crate::service::Call;
 use crate::store::model::{Object, Part};
@@ -21,15 +23,16 @@ use crate::stream::Body;
 
 pub(super) async fn put(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> Answer {
     let headers = &call.head.headers;
-    let condition = WriteCondition::of_write(headers)?;
+    let condition = call.write_condition(bucket, key, Verb::Put).await?;
     let attributes = attributes::from_headers(headers)?;
     let tags = tagging::from_header(headers)?;
     call.store.bucket(bucket)?; // before the body is sent for nothing
     let intake = intake::body(call, DigestForm::Hex, Some(Algorithm::Crc64nvme), None).await?;
+    let condition = call.decide_early(bucket, key, condition, Moment::Body).await?;
     let checksum = intake.summary.checksum.map(Checksum::full);
     let object = Object {
         size: intake.summary.size,
-        etag: etag::of_md5(intake.summary.md5),
+        etag: made_etag(&condition, etag::of_md5(intake.summary.md5)),
         checksum,
         attributes,
         tags,
@@ -93,7 +96,12 @@ fn read(call: &Call<'_>, bucket: &BucketName, key: &Key, with_body: bool) -> Ans
         check_retrievable(object)?;
     }
     let headers = &call.head.headers;
-    match precondition::OBJECT.evaluate(headers, &object.etag, found.version.last_modified, call.now) {
+    match call.read_rules(&precondition::OBJECT).evaluate(
+        headers,
+        &object.etag,
+        found.version.last_modified,
+        call.now,
+    ) {
         ReadOutcome::Proceed => {}
         ReadOutcome::NotModified(_) => return Ok(not_modified(&found, object)),
         ReadOutcome::Failed(condition) => {

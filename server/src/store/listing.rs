@@ -45,6 +45,17 @@ impl<T> Page<T> {
         Self { entries: Vec::new(), truncated: false, without_token: false }
     }
 
+    /// Takes out the item that was written last, and says whether there was one; `written` tells when that was.
+    pub(crate) fn omit_newest(&mut self, written: impl Fn(&T) -> u64) -> bool {
+        let when = |entry: &Entry<T>| match entry {
+            Entry::Item(_, item) => Some(written(item)),
+            Entry::CommonPrefix(_) => None,
+        };
+        let last = (0..self.entries.len()).max_by_key(|at| when(&self.entries[*at]));
+        let last = last.filter(|at| when(&self.entries[*at]).is_some());
+        last.map(|at| self.entries.remove(at)).is_some()
+    }
+
     /// Adds an entry, or notes that there is one more than the page holds.
     fn add(
         &mut self,

@@ -6,6 +6,7 @@
 mod bent;
 mod blob;
 mod buckets;
+mod deviant;
 pub(crate) mod disk;
 mod file;
 pub(crate) mod index;

@@ -10,6 +10,7 @@ use super::{
     Decided, Draft, Placed, Store, StoreError, forget, keep, next_seq, rows, seek_within, successor,
 };
 use crate::checksum::{self, Checksum};
+use crate::deviation::Deviation;
 use crate::etag;
 use crate::instant::Instant;
 use crate::names::{BucketName, Key, sequence_of};
@@ -266,6 +267,9 @@ fn complete(
     let Some(record) = find(rows, bucket)? else { return Ok(Err(missing(bucket))) };
     let Some(upload) = open_upload(rows, bucket, key, id)? else {
         return Ok(match repeated(rows, bucket, key, id, &request.listed)? {
+            Some(_) if request.condition.acts(&Deviation::RepeatedCompleteNoSuchUpload) => {
+                Err(StoreError::NoSuchUpload(id.to_owned()))
+            }
             Some(completed) => Ok((completed, Vec::new())),
             None => Err(StoreError::NoSuchUpload(id.to_owned())),
         });
@@ -279,8 +283,14 @@ fn complete(
         Err(problem) => return Ok(Err(StoreError::Completion(problem))),
     };
     let changed = last_change(rows, bucket, key)? > upload.seq;
-    let current = current_etag(rows, bucket, key)?;
+    let current = current_etag(rows, bucket, key, &request.condition)?;
     if let Err(refusal) = request.condition.decide(current.as_deref(), changed) {
+        if request.condition.acts(&Deviation::RefusedCompleteEndsUpload) {
+            // Files of large parts go with the sweep of the next start.
+            let parts = take_parts(rows, upload.seq)?;
+            forget(rows, &parts, &mut Vec::new())?;
+            close(rows, bucket, key, upload.seq)?;
+        }
         return Ok(Err(StoreError::Refused { refusal, key: key.as_str().to_owned() }));
     }
 
@@ -414,9 +424,13 @@ fn assemble(upload: &Upload, parts: &[Part], request: &CompleteRequest) -> Resul
     if let Some(expected) = request.checksum.filter(|expected| Some(*expected) != checksum) {
         return Err(Completion::Checksum(expected.value.algorithm()));
     }
+    let etag = etag::of_parts(parts.iter().map(|part| part.etag.as_str()));
     Ok(Object {
         size,
-        etag: etag::of_parts(parts.iter().map(|part| part.etag.as_str())),
+        etag: match request.condition.bent() {
+            Some(bent) => bent.made_etag(etag),
+            None => etag,
+        },
         checksum,
         attributes: upload.attributes.clone(),
         tags: upload.tags.clone(),

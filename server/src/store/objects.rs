@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::buckets::{find, missing, version_record};
 use super::index::{IndexError, Rows, RowsMut};
 use super::model::{Object, Pair, Part, Version, Versioning};
-use super::{Decided, Draft, Store, StoreError, forget, keep, next_seq, rows, seek_within};
+use super::{Decided, Draft, Store, StoreError, deviant, forget, keep, next_seq, rows, seek_within};
 use crate::checksum;
 use crate::instant::Instant;
 use crate::names::{BucketName, Key, VersionId, sequence_of};
@@ -119,12 +119,13 @@ impl Store {
                         Err(refused) => return Ok(Err(refused)),
                     };
                     let place = Place { bucket: &bucket, key: &key, versioning };
+                    let keeps_trace = deviant::keeps_trace(condition);
                     let mut files = Vec::new();
                     let deleted = match doomed {
                         Doomed::Version(id) => place.remove_version(rows, id, &mut files)?,
                         Doomed::Current(_) if versioning == Versioning::Off => {
                             if place.remove_null(rows, &mut files)? {
-                                place.trace_delete(rows)?;
+                                place.trace_delete(rows, keeps_trace)?;
                             }
                             Deleted::default()
                         }
@@ -239,8 +240,15 @@ pub(super) fn last_change(rows: &dyn Rows, bucket: &BucketName, key: &Key) -> Re
 /// Whether the bucket is there and the condition holds for the key as it is now.
 fn admit(rows: &dyn Rows, bucket: &BucketName, key: &Key, condition: &WriteCondition) -> Decided<Versioning> {
     let Some(record) = find(rows, bucket)? else { return Ok(Err(missing(bucket))) };
-    let etag = if *condition == WriteCondition::Always { None } else { current_etag(rows, bucket, key)? };
-    Ok(match condition.decide(etag.as_deref(), false) {
+    let etag = match condition {
+        WriteCondition::Always => None,
+        _ => current_etag(rows, bucket, key, condition)?,
+    };
+    let changed = match condition.bent().and_then(|bent| bent.since) {
+        Some(since) => last_change(rows, bucket, key)? > since,
+        None => false,
+    };
+    Ok(match condition.decide(etag.as_deref(), changed) {
         Ok(()) => Ok(record.versioning),
         Err(refusal) => Err(StoreError::Refused { refusal, key: key.as_str().to_owned() }),
     })
@@ -250,10 +258,17 @@ pub(super) fn current_etag(
     rows: &dyn Rows,
     bucket: &BucketName,
     key: &Key,
+    condition: &WriteCondition,
 ) -> Result<Option<String>, IndexError> {
     let row = rows::current(bucket, key);
-    let Some(value) = rows.get(&row)? else { return Ok(None) };
-    Ok(rows::decode::<Version>(&row, &value)?.0.object.map(|object| object.etag))
+    let object = match rows.get(&row)? {
+        Some(value) => rows::decode::<Version>(&row, &value)?.0.object,
+        None => None,
+    };
+    match condition.bent() {
+        None => Ok(object.map(|object| object.etag)),
+        Some(bent) => deviant::etag_that_counts(rows, bucket, key, object, bent),
+    }
 }
 
 pub(super) fn encode_version(version: &Version, parts: &[Part]) -> Result<Bytes, IndexError> {
@@ -381,7 +396,7 @@ impl Place<'_> {
         let removed = self.remove_row(rows, &row, &value, files)?;
         let current = rows::current(self.bucket, self.key);
         if row == current {
-            self.trace_delete(rows)?;
+            self.trace_delete(rows, false)?;
         }
         if rows.get(&current)?.is_none()
             && let Some((row, newest, value)) = newest_version(rows, self.bucket, self.key)?
@@ -396,10 +411,11 @@ impl Place<'_> {
         Ok(Deleted { version: Some(id), marker: removed.object.is_none() })
     }
 
-    /// Remembers this delete while an upload of the key is open: its conditional complete must know.
-    fn trace_delete(&self, rows: &mut dyn RowsMut) -> Result<(), IndexError> {
+    /// Remembers this delete while an upload of the key is open: its conditional complete must know. Or in any
+    /// case, where a deviation wants to know.
+    fn trace_delete(&self, rows: &mut dyn RowsMut, always: bool) -> Result<(), IndexError> {
         let uploads = rows::uploads_of(self.bucket, self.key);
-        if seek_within(rows, &uploads, &uploads)?.is_some() {
+        if always || seek_within(rows, &uploads, &uploads)?.is_some() {
             let seq = next_seq(rows)?;
             rows.put(&rows::trace(self.bucket, self.key), Bytes::copy_from_slice(&seq.to_be_bytes()))?;
         }

@@ -219,6 +219,7 @@ const ERROR_DOCUMENT: Check = Check {
         "refuse-conditional-complete",
         "omit-condition-element",
         "ignore-if-match-complete",
+        "refused-complete-ends-upload",
     ],
     run: |t| Box::pin(error_document(t)),
     ..BASE
@@ -252,6 +253,8 @@ const VALIDATION: Check = Check {
         "evaluate-if-match-star",
         "evaluate-both-conditions",
         "ignore-if-match-complete",
+        "refuse-if-none-match-etag",
+        "star-compared-literally-put",
     ],
     run: |t| Box::pin(validation(t)),
     ..BASE

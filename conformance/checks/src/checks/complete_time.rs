@@ -8,12 +8,6 @@ use crate::trial::{Trial, Upload, expect_element, expect_status};
 
 const PUT: &str = "AWS recording 2026-02: test_multipart_if_match_with_put";
 const DELETE: &str = "AWS recording 2026-02: test_multipart_if_match_with_delete";
-const LATE_CREATE: &[&str] = &[
-    "ignore-if-none-match-complete",
-    "refuse-conditional-complete",
-    "no-conflict-on-complete",
-    "omit-condition-element",
-];
 const LATE_SWAP: &[&str] = &[
     "ignore-if-match-complete",
     "refuse-conditional-complete",
@@ -45,7 +39,13 @@ const CREATE_DELETED_SINCE: Check = Check {
     id: "complete.create.deleted-since",
     proves: "a key deleted after the upload began is 409 for its Complete; a new upload then succeeds",
     condition: None,
-    broken_by: LATE_CREATE,
+    broken_by: &[
+        "ignore-if-none-match-complete",
+        "refuse-conditional-complete",
+        "no-conflict-on-complete",
+        "omit-condition-element",
+        "deleted-counts-as-present",
+    ],
     run: |t| Box::pin(create_deleted_since(t)),
     ..BASE
 };
@@ -67,6 +67,7 @@ const CREATE_PUT_SINCE: Check = Check {
     id: "complete.create.put-since",
     proves: "a key created after the upload began is 412 for its Complete: presence is looked at first",
     source: "AWS recording 2026-02: test_multipart_if_none_match_with_put",
+    broken_by: &["ignore-if-none-match-complete", "refuse-conditional-complete", "loser-409"],
     run: |t| Box::pin(create_put_since(t)),
     ..BASE
 };
@@ -84,6 +85,7 @@ const SWAP_PUT_SINCE_OLD: Check = Check {
     id: "complete.swap.put-since.old-etag",
     proves: "a key overwritten after the upload began is 412 for the ETag it had before",
     source: PUT,
+    broken_by: &["ignore-if-match-complete", "refuse-conditional-complete", "loser-409"],
     run: |t| Box::pin(swap_put_since_old(t)),
     ..BASE_SWAP
 };
@@ -142,7 +144,12 @@ const SWAP_DELETED_SINCE: Check = Check {
     id: "complete.swap.deleted-since",
     proves: "a key deleted after the upload began is 404 NoSuchKey for a Complete with If-Match",
     source: DELETE,
-    broken_by: &["ignore-if-match-complete", "refuse-conditional-complete", "if-match-absent-412"],
+    broken_by: &[
+        "ignore-if-match-complete",
+        "refuse-conditional-complete",
+        "if-match-absent-412",
+        "if-match-absent-creates",
+    ],
     run: |t| Box::pin(swap_deleted_since(t)),
     ..BASE_SWAP
 };

@@ -194,6 +194,8 @@ const VALIDATION: Check = Check {
         "evaluate-if-match-star",
         "evaluate-both-conditions",
         "ignore-if-match-copy",
+        "refuse-if-none-match-etag",
+        "star-compared-literally-put",
     ],
     run: |t| Box::pin(validation(t)),
     ..BASE

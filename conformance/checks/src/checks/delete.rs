@@ -249,7 +249,7 @@ const BATCH_ABSENT: Check = Check {
     condition: None,
     needs: &[Need::BatchDelete],
     source: "S3 User Guide: How to perform conditional deletes; not recorded",
-    broken_by: &["ignore-etag-delete-objects"],
+    broken_by: &["ignore-etag-delete-objects", "delete-absent-if-match-204"],
     run: |t| Box::pin(batch_absent(t)),
 };
 

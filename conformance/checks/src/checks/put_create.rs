@@ -251,7 +251,7 @@ const UNCONDITIONAL: Check = Check {
     proves: "a PUT without a condition still overwrites a created key",
     source: "S3 API Reference: PutObject",
     condition: None,
-    broken_by: &["accepted-but-not-applied", "refuse-if-none-match-put"],
+    broken_by: &["overwrite-not-applied", "refuse-if-none-match-put"],
     run: |t| Box::pin(unconditional(t)),
     ..BASE
 };
@@ -269,7 +269,12 @@ const ETAG_VALUE: Check = Check {
     severity: Severity::Informative,
     condition: None,
     source: "AWS recording 2026-02: test_put_object_if_none_match_validation; evaluated by R2, MinIO and Ceph",
-    broken_by: &["ignore-if-none-match-put", "evaluate-if-none-match-etag", "refuse-if-none-match-put"],
+    broken_by: &[
+        "ignore-if-none-match-put",
+        "evaluate-if-none-match-etag",
+        "refuse-if-none-match-put",
+        "refuse-if-none-match-etag",
+    ],
     run: |t| Box::pin(etag_value(t)),
     ..BASE
 };

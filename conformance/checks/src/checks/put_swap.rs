@@ -327,7 +327,12 @@ const STAR: Check = Check {
     severity: Severity::Informative,
     condition: None,
     source: "AWS recording 2026-02: test_put_object_if_match_validation; evaluated by MinIO, Ceph and others",
-    broken_by: &["ignore-if-match-put", "evaluate-if-match-star", "refuse-if-match-put"],
+    broken_by: &[
+        "ignore-if-match-put",
+        "evaluate-if-match-star",
+        "refuse-if-match-put",
+        "star-compared-literally-put",
+    ],
     run: |t| Box::pin(star(t)),
     ..BASE
 };

@@ -169,7 +169,7 @@ const NONE_MATCH_OVER_DATE: Check = Check {
     proves: "a failing If-None-Match is 304 although If-Modified-Since holds",
     source: "S3 API Reference: GetObject and HeadObject, If-None-Match",
     condition: None,
-    broken_by: &["ignore-read-conditions", "dates-beside-etags"],
+    broken_by: &["ignore-read-conditions"],
     run: |t| Box::pin(none_match_over_date(t)),
     ..BASE
 };
