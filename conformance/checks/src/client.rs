@@ -4,8 +4,10 @@
 //! answer did not come is [`Lost`]: it may have taken effect.
 
 use crate::exchange::{Excerpt, Exchange, Reply, milliseconds, shown};
+use crate::pace::Pace;
 use crate::payload::Payload;
 use crate::sign::{self, Credentials};
+use crate::traffic::{self, Traffic};
 use crate::xml;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
@@ -221,11 +223,12 @@ pub struct Lost {
     pub exchange: Option<Arc<Exchange>>,
 }
 
-/// What a client has sent: a count of all, and the latest exchanges.
+/// What a client has sent: how much of what, and the latest exchanges.
 #[derive(Debug, Default)]
 struct Journal {
     sent: AtomicU64,
     latest: Mutex<VecDeque<Arc<Exchange>>>,
+    traffic: Mutex<Traffic>,
 }
 
 struct Shared {
@@ -239,6 +242,7 @@ struct Shared {
 pub struct Client {
     shared: Arc<Shared>,
     journal: Arc<Journal>,
+    pace: Option<Arc<Pace>>,
 }
 
 /// One connection to the provider, kept alive between requests.
@@ -275,12 +279,26 @@ impl Client {
                 .with_no_client_auth();
             TlsConnector::from(Arc::new(config))
         });
-        Client { shared: Arc::new(Shared { settings, tls, idle: Mutex::default() }), journal: Arc::default() }
+        let shared = Arc::new(Shared { settings, tls, idle: Mutex::default() });
+        Client { shared, journal: Arc::default(), pace: None }
     }
 
     /// The same client with a journal of its own.
     pub fn with_own_journal(&self) -> Client {
-        Client { shared: self.shared.clone(), journal: Arc::default() }
+        Client { journal: Arc::default(), ..self.clone() }
+    }
+
+    /// The same client, which sends at most this many requests a second. The writers of a race start together, and
+    /// what comes after them waits for all of them.
+    pub fn at_rate(self, per_second: u32) -> Client {
+        Client { pace: Some(Arc::new(Pace::new(per_second))), ..self }
+    }
+
+    /// Waits until `count` requests may go.
+    pub(crate) async fn turn(&self, count: usize) {
+        if let Some(pace) = &self.pace {
+            pace.wait(u32::try_from(count).unwrap_or(u32::MAX)).await;
+        }
     }
 
     /// What it was built with.
@@ -296,6 +314,16 @@ impl Client {
     /// The newest exchange of its journal.
     pub fn latest(&self) -> Option<Arc<Exchange>> {
         self.journal.latest.lock().back().cloned()
+    }
+
+    /// The exchanges that its journal still has, oldest first.
+    pub fn exchanges(&self) -> Vec<Arc<Exchange>> {
+        self.journal.latest.lock().iter().cloned().collect()
+    }
+
+    /// What was sent since its journal began, by class.
+    pub fn traffic(&self) -> Traffic {
+        self.journal.traffic.lock().clone()
     }
 
     /// CopyObject from one key of the bucket to another.
@@ -419,6 +447,7 @@ impl Client {
     fn keep(&self, exchange: Exchange) -> Arc<Exchange> {
         let exchange = Arc::new(exchange);
         self.journal.sent.fetch_add(1, Ordering::Relaxed);
+        traffic::count(&mut self.journal.traffic.lock(), &exchange);
         let mut latest = self.journal.latest.lock();
         if latest.len() == JOURNAL_LENGTH {
             latest.pop_front();
@@ -439,6 +468,12 @@ impl Connection {
     /// # Errors
     /// [`Lost`] when no whole answer came within the timeout; the connection is of no use then.
     pub async fn deliver(&mut self, client: &Client, signed: Signed) -> Result<Answer, Lost> {
+        client.turn(1).await;
+        self.deliver_now(client, signed).await
+    }
+
+    /// Sends without waiting for its turn: the caller has.
+    pub(crate) async fn deliver_now(&mut self, client: &Client, signed: Signed) -> Result<Answer, Lost> {
         let Signed { request, mut record } = signed;
         let Settings { timeout, clock, .. } = &client.shared.settings;
         let start = clock();

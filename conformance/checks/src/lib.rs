@@ -10,9 +10,11 @@ mod checks;
 mod client;
 mod date;
 mod exchange;
+mod pace;
 mod payload;
 mod race;
 mod sign;
+mod traffic;
 mod trial;
 pub mod xml;
 
@@ -22,4 +24,5 @@ pub use client::{Addressing, Answer, Call, Client, Clock, Connection, Endpoint, 
 pub use exchange::{EXCERPT_BYTES, Excerpt, Exchange, Reply};
 pub use payload::{Holder, Payload};
 pub use sign::Credentials;
+pub use traffic::{RequestClass, Traffic, Volume};
 pub use trial::{Race, Trial};

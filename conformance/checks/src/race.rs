@@ -53,6 +53,7 @@ impl Crew {
         shots: Vec<Shot>,
     ) -> std::result::Result<Vec<Result<Answer>>, Stop> {
         let count = shots.len();
+        t.client().turn(count).await;
         self.connections.resize_with(self.connections.len().max(count), || None);
         let barrier = Arc::new(Barrier::new(shots.iter().filter(|shot| !shot.gated).count()));
         let (mut holders, mut ready) = (Vec::new(), Vec::new());
@@ -111,7 +112,7 @@ async fn run(
     if let Some(start) = start {
         start.wait().await;
     }
-    let result = connection.deliver(&client, signed).await;
+    let result = connection.deliver_now(&client, signed).await;
     (slot, connection, result)
 }
 
