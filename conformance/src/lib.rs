@@ -3,9 +3,12 @@
 //!
 //! The way of a run: [`target`] reads the provider from the environment, [`selection`] picks checks,
 //! [`runner`] runs them and emits events, [`report`] turns their entries into a verdict, [`render`] shows it,
-//! and [`sweep`] leaves the bucket as it was found.
+//! and [`sweep`] leaves the bucket as it was found. [`matrix`] puts several reports side by side, [`baseline`] lets
+//! through what was known.
 
+pub mod baseline;
 pub mod embedded;
+pub mod matrix;
 pub mod render;
 pub mod report;
 pub mod runner;

@@ -1,8 +1,9 @@
 //! `assay-certify`: runs the suite against one provider and says what it found.
 
 use assay_checks::{Addressing, Call, Client, Clock, Need, Race, Settings};
+use assay_conformance::render::progress::Progress;
 use assay_conformance::render::text::Colour;
-use assay_conformance::report::{Entry, Head, Report, draw_up};
+use assay_conformance::report::{Head, Report, draw_up};
 use assay_conformance::runner::{Event, Plan};
 use assay_conformance::target::{Provider, Target};
 use assay_conformance::{embedded, render, runner, selection, sweep, target};
@@ -29,8 +30,8 @@ Examples:
   assay-certify --list
 
 Exit codes:
-  0    no required check failed        3    a required check was not decided
-  1    a required check failed         4    a fault of the suite itself
+  0    certified, or no check refused  3    inconclusive: a required check undecided
+  1    refused: a required one failed  4    a fault of the suite itself
   2    usage or configuration          7    the provider cannot be reached
   130  interrupted; the bucket was cleaned up";
 
@@ -59,6 +60,18 @@ struct Cli {
     /// Writers in each round
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=512))]
     writers: u16,
+    /// What the provider is called in reports, with its version
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    /// Checks at once; races run alone
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=64))]
+    jobs: u8,
+    /// At most this many requests a second; the writers of a race still start together
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: Option<u32>,
+    /// Longest time for the run, in seconds; what is cut off is inconclusive
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    budget_s: Option<u64>,
     /// Seed of bodies and names; drawn if not given, and printed in the report
     #[arg(long)]
     seed: Option<u64>,
@@ -125,7 +138,8 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
     let clock = clock();
     let mut rng = entropy();
     let seed = cli.seed.unwrap_or_else(|| rng.u64(..));
-    let head = Head {
+    let mut head = Head {
+        name: cli.name.clone(),
         suite: env!("CARGO_PKG_VERSION").to_owned(),
         endpoint: provider.endpoint.url(),
         bucket: provider.bucket.clone(),
@@ -140,8 +154,14 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
         seed,
         rounds: cli.rounds.into(),
         writers: cli.writers.into(),
+        suite_checks: assay_checks::all().count(),
+        duration_ms: 0,
     };
     let client = Client::new(settings(provider, cli, &clock));
+    let client = match cli.rate {
+        Some(rate) => client.at_rate(rate),
+        None => client,
+    };
     bucket_exists(&client).await?;
     if let Err(why) = sweep::leftovers(&client, clock()).await {
         eprintln!("assay-certify: leftovers of earlier runs may remain: {why}");
@@ -153,12 +173,16 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
         race: Race { writers: cli.writers.into(), rounds: cli.rounds.into() },
         seed,
         limit: Duration::from_secs(cli.check_limit_seconds),
+        jobs: cli.jobs.into(),
+        budget: cli.budget_s.map(Duration::from_secs),
         clock: clock.clone(),
     };
+    let start = clock();
     let entries = tokio::select! {
-        entries = runner::run(&plan, &client, &prefix, progress()) => Some(entries),
+        entries = runner::run(&plan, &client, &prefix, progress(&plan)) => Some(entries),
         () = interrupted() => None,
     };
+    head.duration_ms = u64::try_from((clock() - start).whole_milliseconds()).unwrap_or_default();
     if let Err(why) = sweep::empty(&client, &prefix).await {
         eprintln!("assay-certify: keys under {prefix} may remain: {why}");
     }
@@ -167,7 +191,7 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
     };
     let report = draw_up(head, entries);
     show(&text_of(&report, cli, colour(std::io::stdout().is_terminal()))?)?;
-    Ok(report.verdict.exit_code())
+    Ok(report.exit_code())
 }
 
 fn text_of(report: &Report, cli: &Cli, colour: Colour) -> Result<String, Ended> {
@@ -240,17 +264,23 @@ async fn interrupted() {
 }
 
 /// Live progress on standard error, if that is a terminal: one line, rewritten.
-fn progress() -> impl FnMut(Event<'_>) {
+fn progress(plan: &Plan) -> impl FnMut(Event<'_>) {
     let live = std::io::stderr().is_terminal();
+    let (mut progress, clock) = (Progress::new(plan), plan.clock.clone());
+    let start = clock();
     move |event| {
-        if !live {
-            return;
+        match event {
+            Event::Started(check) => progress.started(check),
+            Event::Finished(entry, _) => progress.finished(&entry.id),
         }
-        let line = match event {
-            Event::Started { index, of, check } => format!("[{index}/{of}] {}", check.id),
-            Event::Finished(Entry { .. }) => String::new(),
-        };
-        // Progress is a courtesy: if it cannot be shown, the run goes on.
-        let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");
+        if live {
+            let line = if progress.is_over() {
+                String::new()
+            } else {
+                progress.line((clock() - start).try_into().unwrap_or_default())
+            };
+            // Progress is a courtesy: if it cannot be shown, the run goes on.
+            let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");
+        }
     }
 }

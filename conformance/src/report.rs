@@ -1,11 +1,15 @@
 //! From the entries of a run to a report and its verdict. Pure.
 
-use assay_checks::{Class, Condition, Doubt, Failure, Severity};
+use assay_checks::{Class, Condition, Doubt, Exchange, Failure, Severity, Traffic};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The version of the report's JSON form; raised when a field changes its meaning or goes.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
+
+/// Why a run of every check certifies nothing yet; `None` once the suite has all its areas. The one switch.
+pub const NOT_FULL: Option<&str> = Some("the suite is not full yet: areas of checks are still to come");
 
 /// How one check ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,15 +64,38 @@ pub struct Entry {
     pub class: Option<(Condition, Class)>,
     /// A remark, such as the losers' statuses of a race.
     pub note: Option<String>,
+    /// Limits and figures that the check measured; a name ends in its unit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub measured: BTreeMap<String, u64>,
+    /// Of a check that did not pass: all its requests in order, if they are few enough to be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Arc<Exchange>>,
     /// Requests sent.
     pub requests: u64,
+    /// What they were; counted into the report's.
+    #[serde(skip)]
+    pub traffic: Traffic,
     /// Milliseconds taken.
     pub duration_ms: u64,
+}
+
+impl Entry {
+    /// The exchange that decided, of a check that did not pass.
+    pub fn exchange(&self) -> Option<&Exchange> {
+        match &self.outcome {
+            Outcome::Fail(failure) => failure.exchange.as_deref(),
+            Outcome::Inconclusive(doubt) => doubt.exchange.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 /// The circumstances of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
+    /// What the provider is called, with its version, where that was said.
+    #[serde(default)]
+    pub name: Option<String>,
     /// The suite's version.
     pub suite: String,
     /// The provider's address.
@@ -89,6 +116,26 @@ pub struct Head {
     pub rounds: usize,
     /// Writers of each round.
     pub writers: usize,
+    /// How many checks the whole suite has; a run of fewer certifies nothing.
+    pub suite_checks: usize,
+    /// Milliseconds from the first check's start to the last one's end.
+    pub duration_ms: u64,
+}
+
+impl Head {
+    /// The provider's name, or its address.
+    pub fn title(&self) -> &str {
+        match &self.name {
+            Some(name) => name,
+            None if self.embedded => "embedded server",
+            None => self.endpoint.split_once("://").map_or(&self.endpoint, |(_, host)| host),
+        }
+    }
+
+    /// The day on which the run began.
+    pub fn date(&self) -> &str {
+        self.started.split('T').next().unwrap_or_default()
+    }
 }
 
 /// How many checks of one severity ended how.
@@ -112,33 +159,24 @@ pub struct Count {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// No required check failed; the suite is not full yet, so this certifies nothing.
-    Partial,
+    /// Every required check passed.
+    Certified,
     /// A required check failed.
-    Fail,
-    /// None failed, and a required one was not decided.
+    Refused,
+    /// No required check failed, and one was not decided.
     Inconclusive,
-    /// The suite itself is at fault.
-    Broken,
+    /// No required check failed, but not every check was run, or the suite is not full: this certifies nothing.
+    Partial,
 }
 
 impl Verdict {
-    /// The process's exit code.
-    pub fn exit_code(self) -> u8 {
+    /// Its word in reports.
+    pub fn word(self) -> &'static str {
         match self {
-            Verdict::Partial => 0,
-            Verdict::Fail => 1,
-            Verdict::Inconclusive => 3,
-            Verdict::Broken => 4,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Verdict::Partial => "PARTIAL",
-            Verdict::Fail => "FAIL",
+            Verdict::Certified => "CERTIFIED",
+            Verdict::Refused => "REFUSED",
             Verdict::Inconclusive => "INCONCLUSIVE",
-            Verdict::Broken => "BROKEN",
+            Verdict::Partial => "PARTIAL",
         }
     }
 }
@@ -159,18 +197,39 @@ pub struct Report {
     pub counts: BTreeMap<Severity, Count>,
     /// Each condition that was tried and the worst class seen.
     pub conditions: BTreeMap<Condition, Class>,
+    /// Limits and figures that the checks measured; a name ends in its unit.
+    #[serde(default)]
+    pub measured: BTreeMap<String, u64>,
     /// Requests sent in all.
     pub requests: u64,
-    /// Milliseconds in all.
-    pub duration_ms: u64,
+    /// Requests and bytes of each class.
+    pub traffic: Traffic,
     /// The checks, in the suite's order.
     pub checks: Vec<Entry>,
+}
+
+impl Report {
+    /// The process's exit code: 4 where the suite itself was at fault in any check, else the verdict's.
+    pub fn exit_code(&self) -> u8 {
+        match self.verdict {
+            _ if self.counts.values().any(|count| count.broken > 0) => 4,
+            Verdict::Refused => 1,
+            Verdict::Inconclusive => 3,
+            Verdict::Certified | Verdict::Partial => 0,
+        }
+    }
+
+    /// The entry of a check, if it was run.
+    pub fn entry(&self, id: &str) -> Option<&Entry> {
+        self.checks.iter().find(|entry| entry.id == id)
+    }
 }
 
 /// Draws the report up.
 pub fn draw_up(head: Head, checks: Vec<Entry>) -> Report {
     let mut counts: BTreeMap<Severity, Count> = BTreeMap::new();
     let mut conditions: BTreeMap<Condition, Class> = BTreeMap::new();
+    let mut traffic = Traffic::new();
     for entry in &checks {
         let count = counts.entry(entry.severity).or_default();
         count.of += 1;
@@ -185,56 +244,79 @@ pub fn draw_up(head: Head, checks: Vec<Entry>) -> Report {
             let worst = conditions.entry(condition).or_insert(class);
             *worst = class.max(*worst);
         }
+        for (class, volume) in &entry.traffic {
+            let sum = traffic.entry(*class).or_default();
+            sum.requests += volume.requests;
+            sum.bytes_sent += volume.bytes_sent;
+            sum.bytes_received += volume.bytes_received;
+        }
     }
-    let verdict = decide(&counts);
+    let (verdict, why) = decide(&head, &checks, NOT_FULL);
     Report {
         schema: SCHEMA,
         verdict,
-        line: line(verdict, &counts),
+        line: line(verdict, &why, &counts),
         head,
         conditions,
+        measured: checks.iter().flat_map(|entry| entry.measured.clone()).collect(),
         requests: checks.iter().map(|entry| entry.requests).sum(),
-        duration_ms: checks.iter().map(|entry| entry.duration_ms).sum(),
+        traffic,
         counts,
         checks,
     }
 }
 
-fn decide(counts: &BTreeMap<Severity, Count>) -> Verdict {
-    let required = counts.get(&Severity::Required).copied().unwrap_or_default();
-    if counts.values().any(|count| count.broken > 0) {
-        Verdict::Broken
-    } else if required.fail > 0 {
-        Verdict::Fail
-    } else if required.pass < required.of {
-        Verdict::Inconclusive
-    } else {
-        Verdict::Partial
+/// Refused exactly when a required check failed; inconclusive when none did and one was not decided.
+fn decide(head: &Head, checks: &[Entry], not_full: Option<&str>) -> (Verdict, String) {
+    let required = || checks.iter().filter(|entry| entry.severity == Severity::Required);
+    let failed: Vec<&str> = required()
+        .filter(|entry| matches!(entry.outcome, Outcome::Fail(_)))
+        .map(|entry| &*entry.id)
+        .collect();
+    let open: Vec<&str> =
+        required().filter(|entry| entry.outcome != Outcome::Pass).map(|entry| &*entry.id).collect();
+    match not_full {
+        _ if !failed.is_empty() => (Verdict::Refused, format!(" ({} failed)", listed(&failed))),
+        _ if !open.is_empty() => (Verdict::Inconclusive, format!(" ({} not decided)", listed(&open))),
+        Some(why) => (Verdict::Partial, format!(" ({why})")),
+        None if checks.len() < head.suite_checks => {
+            (Verdict::Partial, format!(" ({} of the suite's {} checks)", checks.len(), head.suite_checks))
+        }
+        None => (Verdict::Certified, String::new()),
+    }
+}
+
+/// The first three ids and how many more there are.
+fn listed(ids: &[&str]) -> String {
+    let shown = &ids[..ids.len().min(3)];
+    match ids.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 
 /// Informative checks stay out of the numbers: they never fail a provider.
-fn line(verdict: Verdict, counts: &BTreeMap<Severity, Count>) -> String {
+fn line(verdict: Verdict, why: &str, counts: &BTreeMap<Severity, Count>) -> String {
     let of = |severity| counts.get(&severity).copied().unwrap_or_default();
     let (required, expected) = (of(Severity::Required), of(Severity::Expected));
     format!(
-        "{}: {} of {} checks passed (required {}/{})",
+        "durable_v2: {}{why}; passed {} of {} required and {} of {} expected checks",
         verdict.word(),
-        required.pass + expected.pass,
-        required.of + expected.of,
         required.pass,
-        required.of
+        required.of,
+        expected.pass,
+        expected.of
     )
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use assay_checks::{Excerpt, Exchange, Reply};
-    use std::sync::Arc;
+    use assay_checks::{Excerpt, Reply};
 
     pub(crate) fn head() -> Head {
         Head {
+            name: None,
             suite: "0.1.0".into(),
             endpoint: "http://127.0.0.1:9000".into(),
             bucket: "certify".into(),
@@ -245,6 +327,8 @@ pub(crate) mod tests {
             seed: 7,
             rounds: 20,
             writers: 16,
+            suite_checks: 1,
+            duration_ms: 60,
         }
     }
 
@@ -258,7 +342,10 @@ pub(crate) mod tests {
             outcome,
             class: None,
             note: None,
+            measured: BTreeMap::new(),
+            steps: Vec::new(),
             requests: 3,
+            traffic: Traffic::new(),
             duration_ms: 12,
         }
     }
@@ -278,44 +365,128 @@ pub(crate) mod tests {
         })
     }
 
+    /// A report with every kind of end.
+    pub(crate) fn example() -> Report {
+        let race = Entry {
+            class: Some((Condition::PutCreate, Class::Races)),
+            note: Some("16 writers, 20 rounds; losers 290 x 412, 10 x 409".into()),
+            ..entry("race.put.create", Severity::Required, Outcome::Pass)
+        };
+        let copy = Outcome::Skip { reason: "copy is not claimed".into() };
+        draw_up(
+            head(),
+            vec![
+                race,
+                entry("put.create.present", Severity::Required, failure()),
+                entry("put.create.etag-value", Severity::Informative, failure()),
+                entry("consistency.read-on-another-connection", Severity::Required, doubt()),
+                entry("copy.create.absent", Severity::Expected, copy),
+            ],
+        )
+    }
+
+    /// What a provider might answer to whoever shows its answers.
+    pub(crate) const HOSTILE: &str =
+        "\"'><script>alert(1)</script><img src=x onerror=\"alert(2)\">|`~~~`]]>\0&amp;";
+
+    /// A report with it in every text that comes from outside.
+    pub(crate) fn hostile() -> Report {
+        let text = || HOSTILE.to_owned();
+        let exchange = Arc::new(Exchange {
+            method: "PUT".into(),
+            url: format!("http://h/{HOSTILE}"),
+            headers: vec![(text(), text())],
+            body: Excerpt::of(HOSTILE.as_bytes()),
+            answer: Ok(Reply {
+                status: 200,
+                headers: vec![(text(), text())],
+                body: Excerpt::of(HOSTILE.as_bytes()),
+            }),
+            duration_ms: 2,
+        });
+        let fail = Outcome::Fail(Failure { expected: text(), got: text(), exchange: Some(exchange.clone()) });
+        let doubt = Outcome::Inconclusive(Doubt { reason: text(), exchange: Some(exchange.clone()) });
+        let head = Head {
+            name: Some(text()),
+            endpoint: text(),
+            bucket: text(),
+            region: text(),
+            started: text(),
+            ..head()
+        };
+        let entries = [fail, doubt, Outcome::Skip { reason: text() }].map(|outcome| Entry {
+            proves: text(),
+            source: text(),
+            note: Some(text()),
+            steps: vec![exchange.clone(), exchange.clone()],
+            measured: BTreeMap::from([(text(), 1)]),
+            ..entry(HOSTILE, Severity::Required, outcome)
+        });
+        draw_up(head, entries.into())
+    }
+
     fn doubt() -> Outcome {
         Outcome::Inconclusive(Doubt { reason: "no answer within 30s".into(), exchange: None })
     }
 
+    /// The verdict of a suite that is full, its reason, and the exit code.
     #[track_caller]
-    fn check(entries: &[(Severity, Outcome)], line: &str, code: u8) {
-        let entries =
+    fn check(entries: &[(Severity, Outcome)], verdict: Verdict, why: &str, code: u8) {
+        let entries: Vec<Entry> =
             entries.iter().map(|(severity, outcome)| entry("a.b", *severity, outcome.clone())).collect();
-        let report = draw_up(head(), entries);
-        assert_eq!((report.line.as_str(), report.verdict.exit_code()), (line, code));
+        assert_eq!(decide(&head(), &entries, None), (verdict, why.to_owned()));
+        let report = Report { verdict, ..draw_up(head(), entries) };
+        assert_eq!(report.exit_code(), code);
     }
 
     #[test]
     fn decides() {
         use Outcome::Pass;
         use Severity::{Expected, Informative, Required};
+        use Verdict::{Certified, Inconclusive, Refused};
         let broken = || Outcome::Broken { reason: "panicked".into() };
         let skip = || Outcome::Skip { reason: "copy is not claimed".into() };
-        check(&[(Required, Pass), (Expected, Pass)], "PARTIAL: 2 of 2 checks passed (required 1/1)", 0);
-        check(&[(Required, Pass), (Expected, failure())], "PARTIAL: 1 of 2 checks passed (required 1/1)", 0);
-        check(
-            &[(Required, Pass), (Informative, failure())],
-            "PARTIAL: 1 of 1 checks passed (required 1/1)",
-            0,
+        check(&[(Required, Pass), (Expected, Pass)], Certified, "", 0);
+        check(&[(Required, Pass), (Expected, failure())], Certified, "", 0);
+        check(&[(Required, Pass), (Informative, failure())], Certified, "", 0);
+        check(&[(Required, Pass), (Expected, doubt())], Certified, "", 0);
+        check(&[(Required, failure()), (Required, doubt())], Refused, " (a.b failed)", 1);
+        check(&[(Required, doubt()), (Expected, Pass)], Inconclusive, " (a.b not decided)", 3);
+        check(&[(Required, skip())], Inconclusive, " (a.b not decided)", 3);
+        // Of several exit codes the highest of 4, 1, 3 stands; the verdict keeps to its rule.
+        check(&[(Required, failure()), (Informative, broken())], Refused, " (a.b failed)", 4);
+        check(&[(Required, Pass), (Expected, broken())], Certified, "", 4);
+        check(&[(Required, broken())], Inconclusive, " (a.b not decided)", 4);
+        check(&vec![(Required, failure()); 5], Refused, " (a.b, a.b, a.b and 2 more failed)", 1);
+    }
+
+    #[test]
+    fn a_part_of_the_suite_certifies_nothing() {
+        let pass = || vec![entry("a.b", Severity::Required, Outcome::Pass)];
+        let whole = Head { suite_checks: 100, ..head() };
+        assert_eq!(
+            decide(&whole, &pass(), None),
+            (Verdict::Partial, " (1 of the suite's 100 checks)".to_owned())
         );
-        check(&[(Required, failure()), (Required, doubt())], "FAIL: 0 of 2 checks passed (required 0/2)", 1);
-        check(
-            &[(Required, doubt()), (Expected, Pass)],
-            "INCONCLUSIVE: 1 of 2 checks passed (required 0/1)",
-            3,
+        assert_eq!(decide(&head(), &pass(), Some("not yet")), (Verdict::Partial, " (not yet)".to_owned()));
+        let report = draw_up(head(), pass());
+        let word = if NOT_FULL.is_some() { "PARTIAL (" } else { "CERTIFIED;" };
+        assert!(report.line.starts_with(&format!("durable_v2: {word}")), "{}", report.line);
+        assert!(
+            report.line.ends_with("; passed 1 of 1 required and 0 of 0 expected checks"),
+            "{}",
+            report.line
         );
-        check(&[(Required, Pass), (Expected, doubt())], "PARTIAL: 1 of 2 checks passed (required 1/1)", 0);
-        check(&[(Required, skip())], "INCONCLUSIVE: 0 of 1 checks passed (required 0/1)", 3);
-        check(
-            &[(Required, failure()), (Informative, broken())],
-            "BROKEN: 0 of 1 checks passed (required 0/1)",
-            4,
-        );
+        let failed = draw_up(head(), vec![entry("a.b", Severity::Required, failure())]);
+        assert!(failed.line.starts_with("durable_v2: REFUSED (a.b failed); "), "{}", failed.line);
+    }
+
+    #[test]
+    fn a_provider_is_called_by_its_name_or_host() {
+        assert_eq!(head().title(), "127.0.0.1:9000");
+        assert_eq!(Head { embedded: true, ..head() }.title(), "embedded server");
+        assert_eq!(Head { name: Some("moto 5".into()), ..head() }.title(), "moto 5");
+        assert_eq!(head().date(), "2026-11-29");
     }
 
     #[test]

@@ -1,11 +1,18 @@
-//! Runs checks one after the other, each isolated from the next.
+//! Runs checks side by side, each isolated from the others, and races alone.
 
 use crate::report::{Entry, Outcome};
-use assay_checks::{Check, Client, Clock, Doubt, Need, Race, Stop, Trial};
+use assay_checks::{Check, Client, Clock, Doubt, Exchange, Need, Race, Stop, Traffic, Trial};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// A check of more requests than this is not told step by step.
+const TELLABLE: u64 = 12;
 
 /// What to run, and how.
+#[derive(Clone)]
 pub struct Plan {
     /// The checks, in order.
     pub checks: Vec<&'static Check>,
@@ -17,41 +24,67 @@ pub struct Plan {
     pub seed: u64,
     /// The longest time for one check.
     pub limit: Duration,
+    /// Checks at once, at least 1. Races run alone, after the others, so that only their own requests compete.
+    pub jobs: usize,
+    /// The longest time for all of them; what it cuts off is inconclusive.
+    pub budget: Option<Duration>,
     /// The clock of durations.
     pub clock: Clock,
 }
 
 /// What happens during a run.
 pub enum Event<'a> {
-    /// A check begins: its place among all of them, from 1.
-    Started {
-        /// The check's place.
-        index: usize,
-        /// How many there are.
-        of: usize,
-        /// The check.
-        check: &'static Check,
-    },
-    /// A check has ended.
-    Finished(&'a Entry),
+    /// A check begins.
+    Started(&'static Check),
+    /// A check has ended; the latest of its exchanges, oldest first.
+    Finished(&'a Entry, &'a [Arc<Exchange>]),
 }
 
-/// Runs the plan with keys under `prefix`, which ends in a slash.
+/// Runs the plan with keys under `prefix`, which ends in a slash. Gives the entries in the plan's order, whatever
+/// the order of the checks' ends.
 pub async fn run(plan: &Plan, client: &Client, prefix: &str, mut on: impl FnMut(Event<'_>)) -> Vec<Entry> {
-    let of = plan.checks.len();
-    let mut entries = Vec::with_capacity(of);
-    for (index, check) in (1..).zip(plan.checks.iter().copied()) {
-        on(Event::Started { index, of, check });
-        let entry = run_one(plan, check, client, prefix).await;
-        on(Event::Finished(&entry));
-        entries.push(entry);
+    let deadline = plan.budget.map(|budget| Instant::now() + budget);
+    let (alone, together): (Vec<_>, Vec<_>) =
+        plan.checks.iter().copied().enumerate().partition(|(_, check)| runs_alone(check));
+    let mut entries: Vec<(usize, Entry)> = Vec::with_capacity(plan.checks.len());
+    for (group, jobs) in [(together, plan.jobs.max(1)), (alone, 1)] {
+        let mut waiting = group.into_iter();
+        let mut running = JoinSet::new();
+        loop {
+            while running.len() < jobs
+                && let Some((place, check)) = waiting.next()
+            {
+                on(Event::Started(check));
+                let (plan, client, prefix) = (plan.clone(), client.with_own_journal(), prefix.to_owned());
+                running.spawn(async move {
+                    let entry = run_one(&plan, check, &client, &prefix, deadline).await;
+                    (place, entry, client.exchanges())
+                });
+            }
+            let Some(ended) = running.join_next().await else { break };
+            let (place, entry, exchanges) =
+                ended.expect("a check's panic ends its own task, one level below");
+            on(Event::Finished(&entry, &exchanges));
+            entries.push((place, entry));
+        }
     }
-    entries
+    entries.sort_by_key(|(place, _)| *place);
+    entries.into_iter().map(|(_, entry)| entry).collect()
 }
 
-async fn run_one(plan: &Plan, check: &'static Check, client: &Client, prefix: &str) -> Entry {
+/// A race is about requests that meet: those of other checks would only take its place on the wire.
+fn runs_alone(check: &Check) -> bool {
+    check.id.starts_with("race.")
+}
+
+async fn run_one(
+    plan: &Plan,
+    check: &'static Check,
+    client: &Client,
+    prefix: &str,
+    deadline: Option<Instant>,
+) -> Entry {
     let start = (plan.clock)();
-    let client = client.with_own_journal();
     let mut entry = Entry {
         id: check.id.to_owned(),
         proves: check.proves.to_owned(),
@@ -60,13 +93,23 @@ async fn run_one(plan: &Plan, check: &'static Check, client: &Client, prefix: &s
         outcome: Outcome::Pass,
         class: None,
         note: None,
+        measured: BTreeMap::new(),
+        steps: Vec::new(),
         requests: 0,
+        traffic: Traffic::new(),
         duration_ms: 0,
     };
     if let Some(need) = check.needs.iter().find(|need| plan.without.contains(need)) {
         entry.outcome = Outcome::Skip { reason: format!("{} is not claimed", need.name()) };
         return entry;
     }
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    if left.is_some_and(|left| left.is_zero()) {
+        let reason = "not begun within the time budget".to_owned();
+        entry.outcome = Outcome::Inconclusive(Doubt { reason, exchange: None });
+        return entry;
+    }
+    let limit = left.map_or(plan.limit, |left| left.min(plan.limit));
     let trial =
         Trial::new(client.clone(), format!("{prefix}{}/", check.id), plan.race, seed_of(plan.seed, check.id));
     // A task of its own, so that a panic is this check's end alone; dropped with this function, it is aborted.
@@ -75,9 +118,9 @@ async fn run_one(plan: &Plan, check: &'static Check, client: &Client, prefix: &s
         let done = (check.run)(&trial).await;
         (done, trial.class(), trial.remark())
     });
-    entry.outcome = match tokio::time::timeout(plan.limit, task.join_next()).await {
+    entry.outcome = match tokio::time::timeout(limit, task.join_next()).await {
         Err(_) => Outcome::Inconclusive(Doubt {
-            reason: format!("not done within {:?}", plan.limit),
+            reason: format!("not done within {limit:?}"),
             exchange: client.latest(),
         }),
         Ok(Some(Ok((done, class, note)))) => {
@@ -94,6 +137,10 @@ async fn run_one(plan: &Plan, check: &'static Check, client: &Client, prefix: &s
         Ok(None) => Outcome::Broken { reason: "the check did not start".to_owned() },
     };
     entry.requests = client.requests();
+    entry.traffic = client.traffic();
+    if entry.outcome != Outcome::Pass && entry.requests <= TELLABLE {
+        entry.steps = client.exchanges();
+    }
     let taken = ((plan.clock)() - start).whole_milliseconds();
     entry.duration_ms = u64::try_from(taken).unwrap_or_default();
     entry

@@ -68,6 +68,8 @@ async fn run(deviation: Option<Deviation>, rounds: usize) -> Vec<Entry> {
         race: Race { writers: 4, rounds },
         seed: 1,
         limit: Duration::from_secs(60),
+        jobs: 4,
+        budget: None,
         clock: clock(),
     };
     runner::run(&plan, &client, "assay-certify/test/", |_| {}).await

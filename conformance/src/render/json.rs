@@ -22,6 +22,6 @@ mod tests {
         let json = super::report(&written).expect("a report is plain data");
         let read: Report = serde_json::from_str(&json).expect("what was written can be read");
         assert_eq!(read, written);
-        assert!(json.contains("\"schema\": 1") && json.contains("\"outcome\": \"fail\""), "{json}");
+        assert!(json.contains("\"schema\": 2") && json.contains("\"outcome\": \"fail\""), "{json}");
     }
 }

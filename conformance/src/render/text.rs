@@ -40,8 +40,9 @@ const BOLD: &str = "1";
 pub fn report(report: &Report, colour: Colour) -> String {
     let head = &report.head;
     let mut out = format!(
-        "assay-certify {} against {}{}\nbucket {}, region {}, {} addressing, {}\n{} writers x {} rounds, seed {}\n\n",
+        "assay-certify {} against {}{}{}\nbucket {}, region {}, {} addressing, {}\n{} writers x {} rounds, seed {}\n\n",
         head.suite,
+        head.name.as_ref().map(|name| format!("{name}, ")).unwrap_or_default(),
         head.endpoint,
         if head.embedded { " (embedded server)" } else { "" },
         head.bucket,
@@ -62,9 +63,14 @@ pub fn report(report: &Report, colour: Colour) -> String {
         out += &details(entry, colour);
     }
     out += &conditions(report, colour);
+    out += &measured(report);
     out += &summary(report);
-    let code = if report.verdict == Verdict::Partial { BOLD } else { RED };
-    out + &colour.paint(code, &report.line) + "\n"
+    let code = match report.verdict {
+        Verdict::Certified => GREEN,
+        Verdict::Partial => BOLD,
+        Verdict::Refused | Verdict::Inconclusive => RED,
+    };
+    out + &colour.paint(code, &wrapped(&report.line, ""))
 }
 
 /// One check's line: outcome, id, severity, time.
@@ -135,6 +141,14 @@ fn evidence(exchange: &Exchange, colour: Colour) -> String {
     out
 }
 
+fn measured(report: &Report) -> String {
+    if report.measured.is_empty() {
+        return String::new();
+    }
+    let rows = report.measured.iter().map(|(name, value)| format!("  {name:<40} {value:>10}\n"));
+    format!("\nmeasured\n{}", rows.collect::<String>())
+}
+
 fn conditions(report: &Report, colour: Colour) -> String {
     if report.conditions.is_empty() {
         return String::new();
@@ -168,7 +182,7 @@ fn summary(report: &Report) -> String {
             count.broken
         );
     }
-    out + &format!("{} requests in {:.1} s\n\n", report.requests, report.duration_ms as f64 / 1000.0)
+    out + &format!("{} requests in {:.1} s\n\n", report.requests, report.head.duration_ms as f64 / 1000.0)
 }
 
 /// The list of checks: id and severity, then what a pass shows.
@@ -201,28 +215,7 @@ fn wrapped(text: &str, indent: &str) -> String {
 mod tests {
     use super::*;
     use crate::report::draw_up;
-    use crate::report::tests::{entry, failure, head};
-    use assay_checks::{Condition, Doubt};
-
-    fn example() -> Report {
-        let race = Entry {
-            class: Some((Condition::PutCreate, Class::Races)),
-            note: Some("16 writers, 20 rounds; losers 290 x 412, 10 x 409".into()),
-            ..entry("race.put.create", Severity::Required, Outcome::Pass)
-        };
-        let doubt = Outcome::Inconclusive(Doubt { reason: "no answer within 30s".into(), exchange: None });
-        let copy = Outcome::Skip { reason: "copy is not claimed".into() };
-        draw_up(
-            head(),
-            vec![
-                race,
-                entry("put.create.present", Severity::Required, failure()),
-                entry("put.create.etag-value", Severity::Informative, failure()),
-                entry("consistency.read-on-another-connection", Severity::Required, doubt),
-                entry("copy.create.absent", Severity::Expected, copy),
-            ],
-        )
-    }
+    use crate::report::tests::{entry, example, failure, head};
 
     #[test]
     fn shows_a_report() {
@@ -275,7 +268,8 @@ mod tests {
         informative       1       0       1        0             0       0
         15 requests in 0.1 s
 
-        FAIL: 1 of 4 checks passed (required 1/3)
+        durable_v2: REFUSED (put.create.present failed); passed 1 of 3 required and 0 of
+        1 expected checks
         "###);
     }
 
