@@ -33,15 +33,12 @@ fn the_two_commands_are_there() {
     assert!(read(".ci/run").contains("ci/test"));
 }
 
-#[test]
-fn the_command_line_example_creates_once() {
-    let shown = &blocks(&read("README.md"), "sh")[2];
-    let (build, rest) = shown.split_once('\n').unwrap();
-    assert_eq!(build, "cargo build -p assay-server && PATH=\"$PWD/target/debug:$PATH\"");
+/// Runs what a guide shows, and gives back what it printed.
+fn run(shown: &str) -> String {
     // The binary that this test was built with, on a port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let binary = PathBuf::from(env!("CARGO_BIN_EXE_assay-server"));
-    let script = rest.replace(":9000", &format!(":{port}")) + "wait\n";
+    let script = shown.replace(":9000", &format!(":{port}")) + "wait\n";
     let output = Command::new("bash")
         .args(["-euc", &script])
         .current_dir(root())
@@ -51,11 +48,81 @@ fn the_command_line_example_creates_once() {
     let printed = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed}\n{error}");
+    printed.into_owned()
+}
+
+#[test]
+fn the_command_line_example_creates_once() {
+    let shown = &blocks(&read("README.md"), "sh")[2];
+    let (build, rest) = shown.split_once('\n').unwrap();
+    assert_eq!(build, "cargo build -p assay-server && PATH=\"$PWD/target/debug:$PATH\"");
+    let printed = run(rest);
     let answers: Vec<&str> =
         printed.lines().filter(|line| line.ends_with("200") || line.ends_with("412")).collect();
-    assert_eq!(answers.len(), 2, "{printed}\n{error}");
+    assert_eq!(answers.len(), 2, "{printed}");
     assert!(answers[0] == "200" && answers[1].ends_with("412"), "{printed}");
     assert!(printed.contains("<Code>PreconditionFailed</Code><Message>"), "{printed}");
+}
+
+#[test]
+fn the_control_session_goes_as_shown() {
+    let printed = run(&blocks(&read("README.md"), "sh")[3]);
+    let mut rest = &printed[..];
+    for expected in [
+        "\"status\":\"ok\"",
+        "name=lost operation=PutObject condition=If-None-Match nth=1 effect=lose-answer how=reset",
+        "no answer, but the object is there:",
+        "<Code>PreconditionFailed</Code>",
+        "\"effect\":\"lose-answer\",\"rule\":\"lost\"",
+        "\"status\":null",
+        "\"status\":412",
+        "{\"removed\":1}",
+        "<Code>SlowDown</Code>",
+        "{\"id\":1}",
+        "\"outage\":\"unavailable\"",
+        "<Code>ServiceUnavailable</Code>",
+        "{\"reset\":true}",
+        "<Code>NoSuchKey</Code>",
+        "{\"restored\":\"1\"}",
+        "restored\n",
+    ] {
+        let at = rest.find(expected).unwrap_or_else(|| panic!("no {expected} in {rest}\nof {printed}"));
+        rest = &rest[at + expected.len()..];
+    }
+}
+
+#[test]
+fn the_control_guide_goes_as_shown() {
+    let shown = blocks(&read("server/docs/control.md"), "sh");
+    assert_eq!(shown.len(), 4);
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::copy(root().join("README.md"), directory.path().join("README.md")).unwrap();
+    let printed = run(&format!("cd '{}'\n{}", directory.path().display(), shown.concat()));
+    let mut rest = &printed[..];
+    for expected in [
+        "name=slow operation=GetObject probability=0.1 effect=delay ms=100..300",
+        "name=busy first=3 effect=refuse code=SlowDown retry-after=1",
+        "\"rule\":\"name=cut effect=cut at=100\",\"seen\":0}],\"unfired\"",
+        "{\"removed\":1}",
+        "{\"removed\":0}",
+        "\"outage\":\"refuse\"",
+        "\"outage\":null",
+        "\"offset-ms\":900000",
+        "\"offset-ms\":0",
+        "\"key\":\"a/readme\"",
+        "\"count\":1",
+        "no request fitted within 100 ms",
+        "{\"last\":1}",
+        "{\"id\":1}",
+        "{\"reset\":true}",
+        "{\"loaded\":true}",
+        "loaded\n",
+        "{\"restored\":\"1\"}",
+        "{\"removed\":\"1\"}",
+    ] {
+        let at = rest.find(expected).unwrap_or_else(|| panic!("no {expected} in {rest}\nof {printed}"));
+        rest = &rest[at + expected.len()..];
+    }
 }
 
 /// The long flags in a text.

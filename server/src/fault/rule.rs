@@ -133,7 +133,7 @@ impl Rule {
         let effect = Effect::take(&mut fields)?;
         let matching = Match::take(&mut fields)?;
         let when = When::take(&mut fields)?;
-        let name = fields.take("name").unwrap_or_else(|| effect.name().to_owned());
+        let name = fields.read("name", "a name", word)?.unwrap_or_else(|| effect.name().to_owned());
         fields.end(FIELDS)?;
         Ok(Self { name, matching, when, effect })
     }
@@ -248,7 +248,9 @@ impl Match {
                 }
             })?,
             upload_id: fields.read("upload-id", "an upload id", word)?,
-            part_number: fields.read("part-number", "a number from 1 to 10000", |text| text.parse().ok())?,
+            part_number: fields.read("part-number", "a number from 1 to 10000", |text| {
+                text.parse().ok().filter(|number| (1..=10_000).contains(number))
+            })?,
             size: fields.read("size", RANGE, range)?,
             user_agent: fields.read("user-agent", PATTERN, pattern)?,
             contended: fields.read("contended", "true or false", |text| text.parse().ok())?.unwrap_or(false),

@@ -9,6 +9,7 @@ mod process;
 mod access;
 mod chaos;
 mod doors;
+mod guide;
 mod journal;
 mod outage;
 mod state;
