@@ -20,6 +20,9 @@ use crate::checksum::{Algorithm, Hasher, Requested, Value, mismatch};
 use crate::error::{Code, S3Error};
 
 mod chunked;
+mod unframed;
+
+pub(crate) use unframed::Unframed;
 
 use chunked::{Decoder, Trailer};
 

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use assay_server::{AuthMode, Builder, Deviation, Profile, Rule, RuleError, Server};
+use assay_server::{
+    Addressing, AuthMode, Builder, Deviation, Profile, Rule, RuleError, Server, Upstream as Provider,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A local S3 server that answers as AWS does.
@@ -77,6 +79,8 @@ pub(crate) struct Serve {
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub(crate) domains: Vec<String>,
     #[command(flatten)]
+    pub(crate) upstream: Upstream,
+    #[command(flatten)]
     pub(crate) faults: Faults,
     /// Differs from AWS in this way, for good; repeatable. `assay-server deviations` lists them.
     #[arg(long = "deviate", value_name = "NAME[=VALUE]")]
@@ -99,6 +103,65 @@ pub(crate) struct Serve {
     /// Logs as JSON, a line an event.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A provider to stand in front of.
+#[derive(Args)]
+pub(crate) struct Upstream {
+    /// Stands in front of the provider at this URL: checks requests, signs them anew for it, and applies faults
+    /// and journal on the way. Nothing is stored here.
+    #[arg(long = "upstream", env = "ASSAY_UPSTREAM", value_name = "URL")]
+    pub(crate) endpoint: Option<String>,
+    /// The access key that the upstream knows.
+    #[arg(long, env = "ASSAY_UPSTREAM_ACCESS_KEY", value_name = "KEY", default_value = "test")]
+    pub(crate) upstream_access_key: String,
+    /// The secret key that goes with it.
+    #[arg(
+        long,
+        env = "ASSAY_UPSTREAM_SECRET_KEY",
+        value_name = "KEY",
+        default_value = "test",
+        hide_env_values = true
+    )]
+    pub(crate) upstream_secret_key: String,
+    /// The session token that goes with them, if they are temporary.
+    #[arg(long, env = "ASSAY_UPSTREAM_SESSION_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) upstream_session_token: Option<String>,
+    /// The region that requests to the upstream are signed for.
+    #[arg(long, env = "ASSAY_UPSTREAM_REGION", value_name = "REGION", default_value = "us-east-1")]
+    pub(crate) upstream_region: String,
+    /// How the upstream is told the bucket: in the path, or in the host.
+    #[arg(long, value_enum, default_value_t = UpstreamAddressing::Path)]
+    pub(crate) upstream_addressing: UpstreamAddressing,
+    /// Trusts the certificates in this file too, PEM, for an upstream on https.
+    #[arg(long, env = "ASSAY_UPSTREAM_CA_FILE", value_name = "FILE")]
+    pub(crate) upstream_ca_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum UpstreamAddressing {
+    Path,
+    Virtual,
+}
+
+impl Upstream {
+    /// The provider, if there is one.
+    fn provider(&self) -> Option<Provider> {
+        let endpoint = self.endpoint.as_ref()?;
+        let mut provider = Provider::new(endpoint, &self.upstream_access_key, &self.upstream_secret_key)
+            .region(&self.upstream_region)
+            .addressing(match self.upstream_addressing {
+                UpstreamAddressing::Path => Addressing::Path,
+                UpstreamAddressing::Virtual => Addressing::Virtual,
+            });
+        if let Some(token) = &self.upstream_session_token {
+            provider = provider.session_token(token);
+        }
+        if let Some(file) = &self.upstream_ca_file {
+            provider = provider.ca_file(file);
+        }
+        Some(provider)
+    }
 }
 
 /// Faults from the start; each flag is a rule.
@@ -223,6 +286,9 @@ pub(crate) fn builder(options: &Serve) -> Result<Builder, String> {
     }
     if let Some(token) = &options.control.control_token {
         builder = builder.control_token(token);
+    }
+    if let Some(provider) = options.upstream.provider() {
+        builder = builder.upstream(provider);
     }
     if let Some(file) = &options.load {
         builder = builder.load(file);

@@ -38,6 +38,8 @@ codes! {
     AuthorizationQueryParametersError 400 "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters."
     /// A digest or checksum that the client sent does not fit the body.
     BadDigest 400 "The Content-MD5 you specified did not match what we received."
+    /// The upstream gave no answer. S3 has no such code: it is this server's own, in front of a provider.
+    BadGateway 502 "The upstream gave no answer."
     /// The caller has this bucket already.
     BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it."
     /// A bucket with objects is not deleted.

@@ -97,6 +97,15 @@ impl Record {
         self.key = (!key.is_empty()).then(|| key.to_owned());
     }
 
+    /// Takes over the id that the answer has; an upstream gives its own.
+    pub(crate) fn answered_with(&mut self, headers: &HeaderMap) {
+        if let Some(id) = headers.get("x-amz-request-id").and_then(|id| id.to_str().ok())
+            && id != self.id
+        {
+            id.clone_into(&mut self.id);
+        }
+    }
+
     /// Requests to the control paths are not S3's and are not journalled.
     pub(crate) fn is_control(&mut self) {
         self.control = true;

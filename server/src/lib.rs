@@ -34,6 +34,7 @@ mod state;
 mod store;
 mod stream;
 mod tenant;
+mod upstream;
 mod xml;
 
 pub use auth::AuthMode;
@@ -44,6 +45,7 @@ pub use journal::{Hit, Journal, Record, Unmet};
 pub use server::{Builder, Engine, Error, FaultGuard, OutageGuard, Server, Snapshot, UnfiredFaults};
 pub use store::disk::OpenError;
 pub use stream::Body;
+pub use upstream::{Addressing, Upstream};
 
 /// The guides' Rust examples, run as tests of the documentation.
 #[cfg(doctest)]

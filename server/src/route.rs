@@ -156,6 +156,17 @@ impl Address {
     }
 }
 
+/// The operation, whatever its names are like: [`route`] refuses what S3 would, and an upstream may think otherwise.
+pub(crate) fn operation(head: &Parts, address: &Address, query: &Query) -> Operation {
+    let method = head.method.as_str();
+    let found = match (&address.bucket, address.key.is_empty()) {
+        (None, _) => matches!(method, "GET" | "HEAD").then_some(Operation::ListBuckets),
+        (Some(_), true) => bucket_operation(method, query),
+        (Some(_), false) => object_operation(method, query, head.headers.contains_key("x-amz-copy-source")),
+    };
+    found.unwrap_or(U("UnknownOperation"))
+}
+
 /// The operation and what it is about.
 ///
 /// # Errors

@@ -26,6 +26,7 @@ use crate::store::memory::Memory;
 use crate::store::{Image, Store, StoreError};
 use crate::stream::Body;
 use crate::tenant::Tenants;
+use crate::upstream::Upstream;
 
 mod doors;
 
@@ -88,6 +89,7 @@ pub struct Builder {
     tenant_per_key: bool,
     load: Option<PathBuf>,
     deviations: Vec<Deviation>,
+    upstream: Option<Upstream>,
 }
 
 impl Default for Builder {
@@ -111,6 +113,7 @@ impl Default for Builder {
             tenant_per_key: false,
             load: None,
             deviations: Vec::new(),
+            upstream: None,
         }
     }
 }
@@ -237,6 +240,8 @@ impl Builder {
                 "an empty control token lets everyone in: give one, or none".to_owned(),
             ));
         }
+        self.check_upstream()?;
+        let upstream = self.upstream.map(Upstream::open).transpose().map_err(Error::Setting)?;
         let (index, files): (Arc<dyn Index>, _) = match &self.data {
             None => (Arc::new(Memory::new()), None),
             // The index first: it knows whether the directory is ours.
@@ -263,7 +268,7 @@ impl Builder {
         let tenants = self.tenant_per_key.then(Tenants::default);
         let seed = self.seed.unwrap_or_else(any_seed);
         let engine = Engine {
-            service: Arc::new(Service::new(store, tenants, settings, seed)),
+            service: Arc::new(Service::new(store, tenants, upstream, settings, seed)),
             access_key: self.access_key,
             secret_key: self.secret_key,
             region: self.region,
@@ -421,6 +426,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Setting`] where the name is no bucket name or is taken.
     pub async fn create_bucket(&self, name: &str) -> Result<(), Error> {
+        self.service.has_store()?;
         let bucket = BucketName::new(name).map_err(|_| bad_bucket(name))?;
         match self.service.store.create_bucket(&bucket, self.service.new_bucket()).await {
             Err(StoreError::BucketExists(name)) => {
@@ -431,7 +437,7 @@ impl Engine {
     }
 
     /// Makes everything as it was at the start: only the first buckets, empty; the first faults and no others, and
-    /// their draws from the seed again; no outage, the right time, an empty journal.
+    /// their draws from the seed again; no outage, the right time, an empty journal. What an upstream has stays.
     ///
     /// # Errors
     /// [`Error::Store`].
@@ -442,8 +448,9 @@ impl Engine {
     /// Everything stored, as it is now. Large bodies of a server on disk are kept, not copied.
     ///
     /// # Errors
-    /// [`Error::Store`].
+    /// [`Error::Store`]; [`Error::Setting`] in front of an upstream.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        self.service.has_store()?;
         Ok(Snapshot(self.service.store.image()?))
     }
 

@@ -23,11 +23,12 @@ use crate::instant::Instant;
 use crate::journal::{Hit, Journal, Record};
 use crate::names::{BucketName, REGIONS};
 use crate::op;
-use crate::route::{Address, Operation, Query, Target, route};
+use crate::route::{Address, Operation, Query, Target, operation, route};
 use crate::store::index::IndexError;
 use crate::store::{Store, StoreError};
 use crate::stream::Body;
 use crate::tenant::Tenants;
+use crate::upstream::{self, FromUpstream, Provider};
 use crate::xml::Writer;
 
 /// The header by which one request brings a fault along.
@@ -93,6 +94,8 @@ pub(crate) struct Service {
     pub(crate) faults: Faults,
     pub(crate) outage: Outages,
     pub(crate) journal: Journal,
+    /// Who performs the operations in this server's place; the store is then empty.
+    pub(crate) upstream: Option<Provider>,
     pub(crate) seed: u64,
     /// How far the server's clock is off, in milliseconds.
     pub(crate) clock_offset_ms: AtomicI64,
@@ -119,7 +122,15 @@ pub(crate) struct Call<'a> {
     pub(crate) acting: Acting,
     pub(crate) connection: Option<u64>,
     /// How much later its write commits.
-    late: Option<Duration>,
+    pub(crate) late: Option<Duration>,
+}
+
+/// Who performs an operation.
+#[derive(Clone)]
+enum Performer<'a> {
+    /// This server, on what the request is about.
+    Here(Target),
+    Upstream(&'a Provider),
 }
 
 /// How a request ends.
@@ -132,7 +143,13 @@ pub(crate) enum Ending {
 }
 
 impl Service {
-    pub(crate) fn new(store: Arc<Store>, tenants: Option<Tenants>, settings: Settings, seed: u64) -> Self {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        tenants: Option<Tenants>,
+        upstream: Option<Provider>,
+        settings: Settings,
+        seed: u64,
+    ) -> Self {
         Self {
             store,
             tenants,
@@ -140,6 +157,7 @@ impl Service {
             faults: Faults::new(seed),
             outage: Outages::default(),
             journal: Journal::default(),
+            upstream,
             seed,
             clock_offset_ms: AtomicI64::new(0),
             snapshots: Snapshots::default(),
@@ -178,6 +196,7 @@ impl Service {
         let ending = match ending {
             Ending::Answer(mut response) => {
                 finish(&mut response, &head, now, &id);
+                record.answered_with(response.headers());
                 record.status = Some(response.status().as_u16());
                 Ending::Answer(response)
             }
@@ -217,7 +236,8 @@ impl Service {
         record.name(address.bucket.as_deref(), &address.key);
         self.outage.check((self.settings.clock)())?;
         let size: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        if size > MAX_HEADER_BYTES {
+        // An upstream has limits of its own.
+        if size > MAX_HEADER_BYTES && self.upstream.is_none() {
             return Err(Stop::Error(
                 S3Error::new(Code::RequestHeaderSectionTooLarge)
                     .extra("MaxSizeAllowed", MAX_HEADER_BYTES.to_string()),
@@ -225,6 +245,7 @@ impl Service {
         }
         let query = Query::parse(head.uri.query());
         let host_bucket = address.host_bucket.clone();
+        let named = operation(head, &address, &query);
         let routed = route(head, address, &query);
         let context = Context {
             keys: &self.settings.keys,
@@ -239,17 +260,21 @@ impl Service {
             _ => auth::verify(head, &context).map_err(|error| self.denial(error, head, &routed))?,
         };
         // Who sent a request comes before what is wrong with it.
-        let (operation, target) = routed?;
+        let (operation, performer) = match &self.upstream {
+            None => routed.map(|(operation, target)| (operation, Performer::Here(target)))?,
+            // What is wrong with a name is for the upstream to say.
+            Some(upstream) => (named, Performer::Upstream(upstream)),
+        };
         record.operation = Some(operation.name());
         record.access_key.clone_from(&verified.access_key);
         head.headers.extend(verified.hoisted.drain(..));
-        let (plan, _in_flight) = self.plan(operation, &target, head, &query, &verified)?;
+        let (plan, _in_flight) = self.plan(operation, record, head, &query, &verified)?;
         record.faults = plan.fired().iter().map(Hit::from).collect();
         plan.before(&self.faults).await?;
         let acting = Acting::new(&self.settings.deviations);
         let (connection, plan) = (record.connection, &plan);
         let job = Job { head, query, verified, body, now, plan, acting: acting.clone(), connection };
-        let answer = self.perform(operation, target, job).await;
+        let answer = self.perform(operation, performer, job).await;
         record.deviations = acting.names();
         answer
     }
@@ -258,7 +283,7 @@ impl Service {
     fn plan(
         &self,
         operation: Operation,
-        target: &Target,
+        record: &Record,
         head: &Parts,
         query: &Query,
         verified: &Verified,
@@ -268,11 +293,17 @@ impl Service {
         if !self.faults.any() && own.is_empty() {
             return Ok((Plan::default(), None));
         }
-        let in_flight = self.faults.enter(target, &head.headers);
-        let facts = Facts::of(operation, target, head, query, verified, in_flight.as_ref());
+        let names = (record.bucket.as_deref(), record.key.as_deref());
+        let in_flight = self.faults.enter(names, &head.headers);
+        let facts = Facts::of(operation, names, head, query, verified, in_flight.as_ref());
         let mut fired = self.faults.ask(&facts, (self.settings.clock)());
         for text in own {
-            let rule = Rule::of_request(text.to_str().unwrap_or_default()).map_err(|error: RuleError| {
+            let rule = Rule::of_request(text.to_str().unwrap_or_default());
+            let fits = |rule: Rule| match self.upstream {
+                Some(_) => rule.check_for_upstream().map(|()| rule),
+                None => Ok(rule),
+            };
+            let rule = rule.and_then(fits).map_err(|error: RuleError| {
                 S3Error::new(Code::InvalidArgument)
                     .message(error.to_string())
                     .extra("ArgumentName", FAULT_HEADER)
@@ -287,7 +318,7 @@ impl Service {
     async fn perform(
         &self,
         operation: Operation,
-        target: Target,
+        performer: Performer<'_>,
         job: Job<'_>,
     ) -> Result<Response<Body>, Stop> {
         let Job { head, query, verified, body, now, plan, acting, connection } = job;
@@ -302,11 +333,11 @@ impl Service {
         let again = if plan.twice() { Some(copy(body, &verified).await?) } else { None };
         let mut call =
             Call { service: self, store, now, head, query, verified, body, plan, acting, connection, late };
-        let result = op::perform(operation, target.clone(), &mut call).await;
+        let result = performer.clone().perform(operation, &mut call).await;
         if let Some((mut body, verified)) = again {
             // As a duplicate in the network: it is done, and its answer goes nowhere.
             let mut second = Call { verified, body: &mut body, ..call };
-            let _ = op::perform(operation, target, &mut second).await;
+            let _ = performer.perform(operation, &mut second).await;
         }
         let shape = plan.answer_shape(&self.faults);
         plan.after(result).map(|response| response.map(|body| body.shaped(shape)))
@@ -315,10 +346,29 @@ impl Service {
     /// What a request that is not let in learns: of a bucket that is not there even an anonymous one is told.
     fn denial(&self, error: S3Error, head: &Parts, routed: &Result<(Operation, Target), S3Error>) -> S3Error {
         match routed {
+            _ if self.upstream.is_some() => error,
             Ok((_, Target::Bucket(bucket) | Target::Object(bucket, _))) if auth::is_anonymous(head) => {
                 self.store.bucket(bucket).map_or_else(S3Error::from, |_| error)
             }
             _ => error,
+        }
+    }
+}
+
+impl Performer<'_> {
+    async fn perform(self, operation: Operation, call: &mut Call<'_>) -> Result<Response<Body>, S3Error> {
+        match self {
+            Self::Here(target) => op::perform(operation, target, call).await,
+            Self::Upstream(upstream) => {
+                let faulty = !call.plan.fired().is_empty();
+                let response = upstream.forward(operation, call).await?;
+                // Only an object's bytes are passed on before a fault has seen the whole answer.
+                let whole = faulty && operation != Operation::GetObject;
+                match whole {
+                    true => upstream::settle(response, operation, call.plan.effects()).await,
+                    false => Ok(response),
+                }
+            }
         }
     }
 }
@@ -454,11 +504,18 @@ fn render_error(error: &S3Error, head: &Parts, id: &RequestId) -> Response<Body>
     response
 }
 
-/// What every answer has.
+/// What every answer has; one of an upstream has it already, but for the length of what a fault put in its place.
 fn finish(response: &mut Response<Body>, head: &Parts, now: Instant, id: &RequestId) {
     let length = response.body().size_hint().exact();
     let bodiless = matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let ours = response.extensions().get::<FromUpstream>().is_none();
     let headers = response.headers_mut();
+    if let (Some(length), false) = (length, bodiless || head.method == Method::HEAD) {
+        headers.insert(CONTENT_LENGTH, length.into());
+    }
+    if !ours {
+        return;
+    }
     let mut set = |name: HeaderName, value: String| {
         if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(value)) {
             headers.insert(name, value);
@@ -468,7 +525,4 @@ fn finish(response: &mut Response<Body>, head: &Parts, now: Instant, id: &Reques
     set(HeaderName::from_static("x-amz-id-2"), id.host());
     set(DATE, now.http_date());
     headers.insert(SERVER, HeaderValue::from_static("AmazonS3"));
-    if let (Some(length), false) = (length, bodiless || head.method == Method::HEAD) {
-        headers.insert(CONTENT_LENGTH, length.into());
-    }
 }

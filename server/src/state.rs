@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Code, S3Error};
-use crate::fault::{Rule, TooMany};
+use crate::fault::{Rule, RuleError, TooMany};
 use crate::service::Service;
 use crate::store::memory::Memory;
 use crate::store::model::{Bucket, Versioning};
@@ -17,6 +17,10 @@ pub(crate) enum StateError {
     Store(#[from] StoreError),
     #[error(transparent)]
     TooMany(#[from] TooMany),
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    #[error("what is stored is the upstream's: it can be neither kept nor replaced from here")]
+    OfUpstream,
     #[error(
         "fault {0:?} shows how things were, and each access key has things of its own: name one, as access-key=KEY"
     )]
@@ -57,11 +61,20 @@ impl Service {
     /// Sets faults, all or none; with `replace` those of before go in the same moment.
     pub(crate) fn set_faults(&self, rules: Vec<Rule>, replace: bool) -> Result<Vec<u64>, StateError> {
         let with_past = |rule: Rule| {
+            if self.upstream.is_some() {
+                rule.check_for_upstream()?;
+            }
             let past = if rule.needs_frozen() { Some(self.past_of(&rule)?) } else { None };
             Ok::<_, StateError>((rule, past))
         };
         let new = rules.into_iter().map(with_past).collect::<Result<_, _>>()?;
         Ok(self.faults.set(new, replace, (self.settings.clock)())?)
+    }
+
+    /// # Errors
+    /// In front of an upstream, which has what is stored.
+    pub(crate) fn has_store(&self) -> Result<(), StateError> {
+        if self.upstream.is_some() { Err(StateError::OfUpstream) } else { Ok(()) }
     }
 
     /// The state as it is now, of whom the rule is about.

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::fault::{Shape, Shaped};
 use crate::store::{Pins, Segment};
+use crate::upstream::Answered;
 
 /// Bytes read from a file at once.
 const READ_BYTES: usize = 256 * 1024;
@@ -96,6 +97,8 @@ enum Kind {
     Live(mpsc::Receiver<io::Result<Bytes>>),
     /// A body that a fault slows, cuts or bends.
     Shaped(Box<Shaped<Body>>),
+    /// The body of an upstream's answer.
+    Upstream(Box<Answered>),
 }
 
 impl Body {
@@ -115,6 +118,11 @@ impl Body {
     /// Pieces as they come, until the sender is gone.
     pub(crate) fn live(pieces: mpsc::Receiver<io::Result<Bytes>>) -> Self {
         Self(Kind::Live(pieces))
+    }
+
+    /// What an upstream sends, as it comes.
+    pub(crate) fn from_upstream(body: Answered) -> Self {
+        Self(Kind::Upstream(Box::new(body)))
     }
 
     /// The same body under a shape.
@@ -182,6 +190,7 @@ impl http_body::Body for Body {
                 pieces.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
             }
             Kind::Shaped(shaped) => Pin::new(&mut **shaped).poll_frame(context),
+            Kind::Upstream(body) => Pin::new(&mut **body).poll_frame(context),
         }
     }
 
@@ -191,6 +200,7 @@ impl http_body::Body for Body {
             Kind::Stream { left, .. } => *left == 0,
             Kind::Live(_) => false,
             Kind::Shaped(shaped) => shaped.is_end_stream(),
+            Kind::Upstream(body) => body.is_end_stream(),
         }
     }
 
@@ -198,6 +208,7 @@ impl http_body::Body for Body {
         SizeHint::with_exact(match &self.0 {
             Kind::Live(_) => return SizeHint::default(),
             Kind::Shaped(shaped) => return shaped.size_hint(),
+            Kind::Upstream(body) => return body.size_hint(),
             Kind::Pieces(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
             Kind::Stream { left, .. } => *left,
         })

@@ -7,11 +7,13 @@
 mod canonical;
 mod chunk;
 mod keys;
+mod sign;
 mod v2;
 mod v4;
 
 pub use chunk::ChunkSigner;
 pub use keys::Keys;
+pub(crate) use sign::Signer;
 
 use canonical::Query;
 use http::request::Parts;

@@ -25,9 +25,9 @@ pub(super) const PARAMETERS: [&str; 6] = [
     "X-Amz-Expires",
 ];
 
-const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-const SERVICE: &str = "s3";
-const TERMINAL: &str = "aws4_request";
+pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+pub(super) const SERVICE: &str = "s3";
+pub(super) const TERMINAL: &str = "aws4_request";
 
 /// How far the clocks of client and server may be apart ("Authenticating Requests", 15 minutes).
 pub(super) const MAX_SKEW: Duration = Duration::minutes(15);
@@ -245,11 +245,16 @@ fn request_time(headers: &HeaderMap) -> Result<(OffsetDateTime, String), S3Error
                 .message("AWS authentication requires a valid Date or x-amz-date header")
         })?
         .to_offset(time::UtcOffset::UTC);
-    Ok((time, time.format(TIMESTAMP).expect("a time has these parts")))
+    Ok((time, basic(time)))
 }
 
 fn parse_timestamp(text: &str) -> Option<OffsetDateTime> {
     PrimitiveDateTime::parse(text, TIMESTAMP).ok().map(PrimitiveDateTime::assume_utc)
+}
+
+/// A time in the basic form that is signed: `20130524T000000Z`.
+pub(super) fn basic(time: OffsetDateTime) -> String {
+    time.to_offset(time::UtcOffset::UTC).format(TIMESTAMP).expect("a time has these parts")
 }
 
 /// A time as AWS writes it in error documents: `2013-05-24T00:00:00Z`.

@@ -108,6 +108,9 @@ async fn reply(
     if !matches!(first, "requests" | "reset" | "snapshots" | "state") {
         parameters.end()?;
     }
+    if matches!(first, "snapshots" | "state") {
+        service.has_store()?;
+    }
     let reply = match first {
         "" | "health" | "seed" if rest.is_empty() => plain(service, first, method),
         "faults" => faults::reply(service, rest, method, body).await?,

@@ -87,6 +87,7 @@ impl From<StateError> for Refused {
     fn from(error: StateError) -> Self {
         match error {
             StateError::Store(error) => error.into(),
+            StateError::Rule(error) => error.into(),
             other => Self::new(StatusCode::CONFLICT, other.to_string()),
         }
     }

@@ -6,10 +6,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use parking_lot::Mutex;
 
-use crate::names::{BucketName, Key};
-use crate::route::Target;
-
-type Counts = Mutex<HashMap<(BucketName, Key), u32>>;
+type Counts = Mutex<HashMap<(String, String), u32>>;
 
 /// The conditional writes of one server.
 #[derive(Debug, Default)]
@@ -18,19 +15,22 @@ pub(super) struct Flights(Arc<Counts>);
 /// One of them; it is under way until this is dropped.
 pub(crate) struct InFlight {
     counts: Arc<Counts>,
-    place: (BucketName, Key),
+    place: (String, String),
     contended: bool,
 }
 
 impl Flights {
     /// Counts a request that has a condition; `None` for any other.
-    pub(super) fn enter(&self, target: &Target, headers: &HeaderMap) -> Option<InFlight> {
+    pub(super) fn enter(
+        &self,
+        (bucket, key): (Option<&str>, Option<&str>),
+        headers: &HeaderMap,
+    ) -> Option<InFlight> {
         let conditional = headers.contains_key("if-match") || headers.contains_key("if-none-match");
-        let Target::Object(bucket, key) = target else { return None };
         if !conditional {
             return None;
         }
-        let place = (bucket.clone(), key.clone());
+        let place = (bucket?.to_owned(), key?.to_owned());
         let mut counts = self.0.lock();
         let count = counts.entry(place.clone()).or_insert(0);
         *count += 1;
@@ -64,16 +64,15 @@ mod tests {
     #[test]
     fn one_is_alone_and_the_second_is_not() {
         let flights = Flights::default();
-        let target =
-            |key: &str| Target::Object(BucketName::new("data").unwrap(), Key::new(key.into()).unwrap());
+        let enter = |key, headers: &_| flights.enter((Some("data"), Some(key)), headers);
         let mut headers = HeaderMap::new();
-        assert!(flights.enter(&target("a"), &headers).is_none());
+        assert!(enter("a", &headers).is_none());
         headers.insert("if-none-match", "*".parse().unwrap());
-        let first = flights.enter(&target("a"), &headers).unwrap();
-        let second = flights.enter(&target("a"), &headers).unwrap();
-        let other = flights.enter(&target("b"), &headers).unwrap();
+        let first = enter("a", &headers).unwrap();
+        let second = enter("a", &headers).unwrap();
+        let other = enter("b", &headers).unwrap();
         assert_eq!([&first, &second, &other].map(InFlight::is_contended), [false, true, false]);
         drop((first, second));
-        assert!(!flights.enter(&target("a"), &headers).unwrap().is_contended());
+        assert!(!enter("a", &headers).unwrap().is_contended());
     }
 }

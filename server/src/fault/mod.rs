@@ -32,7 +32,6 @@ pub(crate) use self::shape::{Shape, Shaped};
 pub(crate) use self::text::rules;
 
 use crate::instant::Instant;
-use crate::route::Target;
 use crate::store::Store;
 
 /// Rules that may be set at one time: each request asks all of them.
@@ -241,8 +240,8 @@ impl Faults {
     }
 
     /// Counts a conditional write among those under way.
-    pub(crate) fn enter(&self, target: &Target, headers: &HeaderMap) -> Option<InFlight> {
-        self.flights.enter(target, headers)
+    pub(crate) fn enter(&self, names: (Option<&str>, Option<&str>), headers: &HeaderMap) -> Option<InFlight> {
+        self.flights.enter(names, headers)
     }
 
     /// A duration by the server's seed.

@@ -46,7 +46,7 @@ impl Plan {
         &self.fired
     }
 
-    fn effects(&self) -> impl Iterator<Item = Effect> {
+    pub(crate) fn effects(&self) -> impl Iterator<Item = Effect> {
         self.fired.iter().map(|fired| fired.effect)
     }
 
@@ -140,7 +140,9 @@ impl Plan {
             match effect {
                 Effect::LoseAnswer(loss) => return Err(Stop::Lost(loss)),
                 Effect::StopReading(_) => return Err(Stop::Lost(Loss::Never)),
-                // What was refused was not done, so there is nothing to hide.
+                // What was refused was not done, so there is nothing to hide; an upstream refuses with an answer.
+                Effect::FailAfter(_) | Effect::ErrorDocument(_)
+                    if response.as_ref().is_ok_and(|answer| !answer.status().is_success()) => {}
                 Effect::FailAfter(code) => response = response.and(Err(S3Error::new(code))),
                 Effect::ErrorDocument(code) => response = response.map(|answer| error_document(answer, code)),
                 Effect::WrongEtag => response = response.map(wrong_etag),
@@ -174,12 +176,17 @@ fn wrong_etag(mut response: Response<Body>) -> Response<Body> {
             response.headers_mut().insert("etag", etag);
         }
     }
-    let mark: &[u8] = b"<ETag>&quot;";
+    let mark: &[u8] = b"<ETag>";
     if let Some(document) = response.body().at_hand()
         && let Some(at) = document.windows(mark.len()).position(|window| window == mark)
     {
         let mut document = document.to_vec();
-        if let Some(digit) = document.get_mut(at + mark.len()) {
+        let at = at + mark.len();
+        // The quote may be written in any way that XML has.
+        let quotes: [&[u8]; 3] = [b"&quot;", b"&#34;", b"\""];
+        let quote =
+            quotes.iter().find(|quote| document[at..].starts_with(quote)).map_or(0, |quote| quote.len());
+        if let Some(digit) = document.get_mut(at + quote) {
             *digit = wrong(*digit);
         }
         *response.body_mut() = Body::from(document);

@@ -11,7 +11,7 @@ use super::fields::{self, Fields, RuleError};
 use super::flight::InFlight;
 use crate::auth::Verified;
 use crate::journal::body_size;
-use crate::route::{Operation, Query, Target};
+use crate::route::{Operation, Query};
 
 /// A condition that a request carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,17 +42,12 @@ pub(crate) struct Facts<'a> {
 impl<'a> Facts<'a> {
     pub(crate) fn of(
         operation: Operation,
-        target: &'a Target,
+        (bucket, key): (Option<&'a str>, Option<&'a str>),
         head: &'a Parts,
         query: &'a Query,
         verified: &'a Verified,
         in_flight: Option<&InFlight>,
     ) -> Self {
-        let (bucket, key) = match target {
-            Target::Service => (None, None),
-            Target::Bucket(bucket) => (Some(bucket.as_str()), None),
-            Target::Object(bucket, key) => (Some(bucket.as_str()), Some(key.as_str())),
-        };
         Self {
             operation: operation.name(),
             method: head.method.as_str(),
@@ -165,6 +160,20 @@ impl Rule {
             ));
         }
         Ok(rule)
+    }
+
+    /// # Errors
+    /// Where only a store of our own can do what it does, and not an upstream.
+    pub(crate) fn check_for_upstream(&self) -> Result<(), RuleError> {
+        match self.effect {
+            Effect::Forget | Effect::Stale => Err(RuleError::new(
+                "effect",
+                self.effect.name(),
+                "any other effect in front of an upstream: what it has committed can be neither undone nor shown as \
+                 it was",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The access key whose requests it is about, if it names one.

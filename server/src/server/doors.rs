@@ -1,4 +1,5 @@
-//! What of a server is about faults, control and whole states: settings of the builder, verbs of the handle.
+//! What of a server is about faults, control, whole states and an upstream: settings of the builder, verbs of the
+//! handle.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use crate::fault::{self, Rule, RuleError};
 use crate::state::StateError;
 use crate::store::{LoadError, Source};
 use crate::stream::Reader;
+use crate::upstream::Upstream;
 
 /// Pieces of a file that wait between store and disk.
 const PIECES_AHEAD: usize = 2;
@@ -76,6 +78,49 @@ impl Builder {
         self
     }
 
+    /// Stands in front of this provider: a request is checked here, meets the faults that are set, is signed anew
+    /// and asked of the provider, and gets the provider's answer. Nothing is stored here, so neither
+    /// [`Builder::data`] nor [`Builder::bucket`] goes with it.
+    ///
+    /// A fault that acts after the commit then acts after the provider has committed. Those that only this server's own
+    /// store can do are refused where they are set.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use assay_server::{Server, Upstream};
+    ///
+    /// let provider = Server::builder().bucket("data").credentials("real", "secret").start().await?;
+    /// let proxy = Server::builder()
+    ///     .upstream(Upstream::new(provider.endpoint(), "real", "secret"))
+    ///     .start()
+    ///     .await?;
+    /// let _lost = proxy.fault("operation=PutObject nth=1 effect=lose-answer".parse()?)?;
+    /// // … the first PUT that comes here is stored there, and its answer never arrives …
+    /// # Ok(()) }
+    /// ```
+    pub fn upstream(mut self, upstream: Upstream) -> Self {
+        self.upstream = Some(upstream);
+        self
+    }
+
+    /// # Errors
+    /// Where a setting is about what is stored here, and that is nothing.
+    pub(super) fn check_upstream(&self) -> Result<(), Error> {
+        let set = [
+            ("a data directory", self.data.is_some()),
+            ("a file to load", self.load.is_some()),
+            ("a bucket", !self.buckets.is_empty()),
+            ("tenant-per-key", self.tenant_per_key),
+            ("a deviation", !self.deviations.is_empty()),
+        ];
+        match set.iter().find(|(_, set)| *set && self.upstream.is_some()) {
+            Some((what, _)) => Err(Error::Setting(format!(
+                "in front of an upstream nothing is stored here, so {what} does not go with it"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Starts with what [`Engine::save`] wrote. A reset does not bring it back.
     pub fn load(mut self, file: impl Into<PathBuf>) -> Self {
         self.load = Some(file.into());
@@ -88,8 +133,9 @@ impl Engine {
     /// file or all of the new one.
     ///
     /// # Errors
-    /// [`Error::File`], [`Error::Store`].
+    /// [`Error::File`], [`Error::Store`]; [`Error::Setting`] in front of an upstream.
     pub async fn save(&self, file: impl AsRef<Path>) -> Result<(), Error> {
+        self.service.has_store()?;
         let file = file.as_ref();
         let mut part = file.as_os_str().to_owned();
         part.push(".part");
@@ -112,9 +158,10 @@ impl Engine {
     /// Makes everything stored what [`Engine::save`] wrote, of this server or another, in memory or on disk.
     ///
     /// # Errors
-    /// [`Error::File`], [`Error::DamagedFile`] where its checksum is not right, [`Error::Store`]. Nothing has
-    /// changed then.
+    /// [`Error::File`], [`Error::DamagedFile`] where its checksum is not right, [`Error::Store`], [`Error::Setting`]
+    /// in front of an upstream. Nothing has changed then.
     pub async fn load(&self, file: impl AsRef<Path>) -> Result<(), Error> {
+        self.service.has_store()?;
         let file = file.as_ref();
         let about = |error: LoadError| match error {
             LoadError::Store(error) => error.into(),

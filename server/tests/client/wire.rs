@@ -92,6 +92,11 @@ impl Wire {
         self.stream.read_buf(&mut self.unread).await.unwrap_or(0) > 0
     }
 
+    /// Whether anything comes before the connection ends.
+    pub async fn says(&mut self) -> bool {
+        !self.unread.is_empty() || within(self.fill()).await
+    }
+
     /// Whether the server closes the connection, with nothing more to say.
     pub async fn ends(&mut self) -> bool {
         !within(self.fill()).await && self.unread.is_empty()
