@@ -8,3 +8,4 @@ mod exit;
 mod kill;
 mod memory;
 mod process;
+mod upstream;

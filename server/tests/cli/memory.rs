@@ -6,7 +6,7 @@ use crate::process::Process;
 const MIB: usize = 1024 * 1024;
 
 /// The most memory that the process ever had, in KiB.
-fn peak_kib(process: &Process) -> u64 {
+pub fn peak_kib(process: &Process) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()

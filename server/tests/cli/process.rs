@@ -16,7 +16,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_assay-server"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for name in ["ASSAY_ACCESS_KEY", "ASSAY_SECRET_KEY", "ASSAY_REGION", "ASSAY_CONTROL_TOKEN"] {
+    for name in
+        ["ASSAY_ACCESS_KEY", "ASSAY_SECRET_KEY", "ASSAY_REGION", "ASSAY_CONTROL_TOKEN", "ASSAY_UPSTREAM"]
+    {
         command.env_remove(name);
     }
     command
