@@ -14,6 +14,7 @@ mod pace;
 mod payload;
 mod race;
 mod sign;
+mod together;
 mod traffic;
 mod trial;
 pub mod xml;

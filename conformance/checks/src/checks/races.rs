@@ -166,8 +166,8 @@ async fn arrange(t: &Trial, contest: Contest, round: usize, writers: usize) -> R
         Some(etag) => call.if_match(etag),
         None => call.if_none_match("*"),
     };
-    let (mut shots, mut uploads) = (Vec::new(), Vec::new());
-    for writer in 0..writers {
+    // Bodies are drawn in order; only the requests go side by side.
+    let prepared = (0..writers).map(|writer| {
         let body = t.body(&format!("round {round} writer {writer}"), length);
         // Only a PUT's body is what it leaves; every second round holds those back half way.
         let by_put = match contest {
@@ -175,24 +175,37 @@ async fn arrange(t: &Trial, contest: Contest, round: usize, writers: usize) -> R
             Contest::PutAgainstComplete => writer % 2 == 0,
             _ => false,
         };
-        let call = match contest {
-            _ if by_put => Call::put(&key, body.clone()),
-            Contest::CopyCreate | Contest::CopySwap => {
-                let source = t.key(&format!("source{writer:02}"));
-                t.put(&source, &body).await?;
-                t.client().copy(&source, &key)
-            }
-            _ => {
-                let upload = Upload::start(t, &key, &body).await?;
-                let call = upload.complete();
-                uploads.push(upload);
-                call
-            }
-        };
-        let gated = by_put && round > 0 && round.is_multiple_of(2);
-        shots.push(Shot { call: conditional(call), leaves: body, gated });
+        let (key, conditional) = (&key, &conditional);
+        async move {
+            let (call, upload) = match contest {
+                _ if by_put => (Call::put(key, body.clone()), None),
+                Contest::CopyCreate | Contest::CopySwap => {
+                    let source = t.key(&format!("source{writer:02}"));
+                    t.put(&source, &body).await?;
+                    (t.client().copy(&source, key), None)
+                }
+                _ => {
+                    let upload = Upload::start(t, key, &body).await?;
+                    (upload.complete(), Some(upload))
+                }
+            };
+            let gated = by_put && round > 0 && round.is_multiple_of(2);
+            Ok::<_, Stop>((Shot { call: conditional(call), leaves: body, gated }, upload))
+        }
+    });
+    let (mut shots, mut uploads) = (Vec::new(), Vec::new());
+    for ready in crate::together::all(prepared).await {
+        let (shot, upload) = ready?;
+        shots.push(shot);
+        uploads.extend(upload);
     }
     Ok(Arranged { key, shots, uploads })
+}
+
+/// Aborts what is left of a round's uploads. The winner's abort is refused, and that is fine too.
+async fn abort(t: &Trial, uploads: &[Upload]) -> Done {
+    let ended = crate::together::all(uploads.iter().map(|upload| t.send(upload.abort()))).await;
+    ended.into_iter().try_for_each(|answer| answer.map(drop))
 }
 
 async fn contest(t: &Trial, contest: Contest) -> Done {
@@ -203,10 +216,7 @@ async fn contest(t: &Trial, contest: Contest) -> Done {
         let left: Vec<Bytes> = shots.iter().map(|shot| shot.leaves.clone()).collect();
         let results = crew.fire(t, &key, shots).await?;
         settle(t, &key, &left, &results, &[409, 412], &mut tally).await?;
-        for upload in uploads {
-            // Losers' uploads are still alive; the winner's abort is refused, and both are fine.
-            t.send(upload.abort()).await?;
-        }
+        abort(t, &uploads).await?;
         t.send(Call::delete(&key)).await?;
     }
     t.note(format!("{} writers, {tally}", t.race().writers));
@@ -222,10 +232,7 @@ async fn alone(t: &Trial, contest: Contest) -> Done {
         t.stopped(&t.send(second.call).await?, &[409, 412])?;
         t.holds(&key, &first.leaves).await?;
     }
-    for upload in uploads {
-        t.send(upload.abort()).await?;
-    }
-    Ok(())
+    abort(t, &uploads).await
 }
 
 /// Reads the key, judges the round and adds it to the tally.
