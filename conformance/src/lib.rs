@@ -7,6 +7,7 @@
 //! through what was known.
 
 pub mod baseline;
+pub mod cost;
 pub mod embedded;
 pub mod matrix;
 pub mod render;

@@ -1,15 +1,17 @@
 //! `assay-certify`: runs the suite against one provider and says what it found.
 
-use assay_checks::{Addressing, Call, Client, Clock, Need, Race, Settings};
+use assay_checks::{Addressing, Call, Check, Client, Clock, Need, Race, Settings};
+use assay_conformance::render::Format;
 use assay_conformance::render::progress::Progress;
 use assay_conformance::render::text::Colour;
 use assay_conformance::report::{Head, Report, draw_up};
 use assay_conformance::runner::{Event, Plan};
 use assay_conformance::target::{Provider, Target};
-use assay_conformance::{embedded, render, runner, selection, sweep, target};
-use clap::Parser;
+use assay_conformance::{baseline, cost, embedded, render, runner, selection, sweep, target};
+use clap::{Parser, Subcommand, ValueEnum};
 use http::Method;
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,10 @@ Examples:
   assay-certify --only 'put.*' --only 'race.put.*'
   assay-certify --rounds 200 --writers 64     race harder
   assay-certify --json > report.json
+  assay-certify --dry-run                     what it would send, and the price
+  assay-certify --write html=a.html --write json=a.json
+  assay-certify --baseline a.json             fail only on what is new
+  assay-certify matrix a.json b.json --format html
   assay-certify --list
 
 Exit codes:
@@ -37,8 +43,22 @@ Exit codes:
 
 /// Certifies an S3 provider: which conditional requests it enforces, refuses, ignores or lets race.
 #[derive(Parser)]
-#[command(name = "assay-certify", version, after_help = AFTER_HELP)]
+#[command(name = "assay-certify", version, after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Run nothing on the provider: run on the embedded server, and tell what was sent
+    #[arg(long, conflicts_with_all = ["list", "json", "format", "write", "baseline"])]
+    dry_run: bool,
+    /// How to print the report
+    #[arg(long, default_value = "text", conflicts_with = "list")]
+    format: Format,
+    /// Also write the report to a file; may be given several times
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = written, conflicts_with = "list")]
+    write: Vec<(Format, PathBuf)>,
+    /// An earlier report as JSON: exit 1 on what fails only now, or no longer fails
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    baseline: Option<PathBuf>,
     /// List the checks and run nothing
     #[arg(long)]
     list: bool,
@@ -48,8 +68,8 @@ struct Cli {
     /// What the provider does not claim to offer; its checks are skipped
     #[arg(long, value_name = "NEED", value_delimiter = ',', value_parser = need)]
     without: Vec<Need>,
-    /// Print the report as JSON
-    #[arg(long, conflicts_with = "list")]
+    /// Print the report as JSON; the same as --format json
+    #[arg(long, conflicts_with_all = ["list", "format"])]
     json: bool,
     /// With --list: print a Markdown table
     #[arg(long, requires = "list")]
@@ -81,6 +101,33 @@ struct Cli {
     /// Longest time for one check, in seconds
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     check_limit_seconds: u64,
+}
+
+/// What there is beside a run.
+#[derive(Subcommand)]
+enum Command {
+    /// Show reports side by side, and what changed between two of one vendor
+    Matrix {
+        /// Reports as JSON
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// text, markdown or html
+        #[arg(long, default_value = "markdown")]
+        format: Format,
+    },
+    /// Show one report in another form
+    Show {
+        /// A report as JSON
+        file: PathBuf,
+        /// The form
+        #[arg(long, default_value = "text")]
+        format: Format,
+    },
+}
+
+fn written(pair: &str) -> Result<(Format, PathBuf), String> {
+    let (format, file) = pair.split_once('=').ok_or("give FORMAT=FILE, such as html=report.html")?;
+    Ok((Format::from_str(format, false)?, PathBuf::from(file)))
 }
 
 fn need(name: &str) -> Result<Need, String> {
@@ -118,6 +165,17 @@ fn ended(Ended(text, code): Ended) -> ExitCode {
 async fn run(cli: &Cli) -> Result<u8, Ended> {
     let usage = |why| Ended(why, USAGE);
     let colour = |terminal| Colour::choose(terminal, std::env::var("NO_COLOR").ok().as_deref());
+    match &cli.command {
+        None => {}
+        Some(Command::Matrix { files, format }) => {
+            let reports = files.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
+            return show(&format.matrix(&reports).map_err(usage)?).map(|()| 0);
+        }
+        Some(Command::Show { file, format }) => {
+            return show(&format.report(&read(file)?, colour(std::io::stdout().is_terminal()))).map(|()| 0);
+        }
+    }
+    let baseline = cli.baseline.as_deref().map(read).transpose()?;
     let checks = selection::select(&cli.only).map_err(usage)?;
     if cli.list {
         let terminal = std::io::stdout().is_terminal();
@@ -128,6 +186,10 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
         return show(&text).map(|()| 0);
     }
     let target = target::from_environment(|name| std::env::var(name).ok()).map_err(usage)?;
+    let clock = clock();
+    if cli.dry_run {
+        return show(&dry_run(checks, cli, &clock).await?).map(|()| 0);
+    }
     let (server, provider) = match target {
         Target::Provider(provider) => (None, provider),
         Target::Embedded => {
@@ -135,7 +197,6 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
             (Some(server), provider)
         }
     };
-    let clock = clock();
     let mut rng = entropy();
     let seed = cli.seed.unwrap_or_else(|| rng.u64(..));
     let mut head = Head {
@@ -167,16 +228,7 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
         eprintln!("assay-certify: leftovers of earlier runs may remain: {why}");
     }
     let prefix = sweep::prefix(clock(), &mut rng);
-    let plan = Plan {
-        checks,
-        without: cli.without.clone(),
-        race: Race { writers: cli.writers.into(), rounds: cli.rounds.into() },
-        seed,
-        limit: Duration::from_secs(cli.check_limit_seconds),
-        jobs: cli.jobs.into(),
-        budget: cli.budget_s.map(Duration::from_secs),
-        clock: clock.clone(),
-    };
+    let plan = plan(checks, cli, seed, &clock);
     let start = clock();
     let entries = tokio::select! {
         entries = runner::run(&plan, &client, &prefix, progress(&plan)) => Some(entries),
@@ -190,14 +242,57 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
         return Err(Ended("interrupted; what it wrote was removed".to_owned(), INTERRUPTED));
     };
     let report = draw_up(head, entries);
-    show(&text_of(&report, cli, colour(std::io::stdout().is_terminal()))?)?;
-    Ok(report.exit_code())
+    for (format, file) in &cli.write {
+        std::fs::write(file, format.report(&report, Colour::Off))
+            .map_err(|why| Ended(format!("cannot write {}: {why}", file.display()), USAGE))?;
+    }
+    let format = if cli.json { Format::Json } else { cli.format };
+    show(&format.report(&report, colour(std::io::stdout().is_terminal())))?;
+    let Some(baseline) = baseline else { return Ok(report.exit_code()) };
+    let gate = baseline::compare(&baseline, &report);
+    eprint!("{}", gate.text());
+    Ok(gate.exit_code(report.exit_code() == OWN_FAULT))
 }
 
-fn text_of(report: &Report, cli: &Cli, colour: Colour) -> Result<String, Ended> {
-    match cli.json {
-        true => render::json::report(report).map_err(|why| Ended(why.to_string(), OWN_FAULT)),
-        false => Ok(render::text::report(report, colour)),
+/// Reads a report that an earlier run wrote.
+fn read(file: &Path) -> Result<Report, Ended> {
+    let usage = |why: String| Ended(format!("{}: {why}", file.display()), USAGE);
+    let text = std::fs::read_to_string(file).map_err(|why| usage(why.to_string()))?;
+    render::json::read(&text).map_err(usage)
+}
+
+/// Runs the checks on an embedded server, and tells what they and the removal of their keys sent.
+async fn dry_run(checks: Vec<&'static Check>, cli: &Cli, clock: &Clock) -> Result<String, Ended> {
+    let (_server, provider) = embedded::start().await.map_err(|why| Ended(why, OWN_FAULT))?;
+    let client = Client::new(settings(provider, cli, clock));
+    let prefix = sweep::prefix(clock(), &mut entropy());
+    let plan = plan(checks, cli, cli.seed.unwrap_or_default(), clock);
+    let entries = runner::run(&plan, &client, &prefix, progress(&plan)).await;
+    sweep::empty(&client, &prefix).await.map_err(|why| Ended(why.to_string(), OWN_FAULT))?;
+    let mut traffic = client.traffic();
+    entries.iter().for_each(|entry| cost::add(&mut traffic, &entry.traffic));
+    let ids: String =
+        entries.iter().map(|entry| format!("{:<44} {:>6}\n", entry.id, entry.requests)).collect();
+    Ok(format!(
+        "{:<44} {:>6}\n{ids}\n{} checks, counted on the embedded server; nothing was sent to a provider.\n\
+         A provider that refuses or fails earlier is asked less.\n\n{}",
+        "check",
+        "requests",
+        entries.len(),
+        cost::table(&traffic)
+    ))
+}
+
+fn plan(checks: Vec<&'static Check>, cli: &Cli, seed: u64, clock: &Clock) -> Plan {
+    Plan {
+        checks,
+        without: cli.without.clone(),
+        race: Race { writers: cli.writers.into(), rounds: cli.rounds.into() },
+        seed,
+        limit: Duration::from_secs(cli.check_limit_seconds),
+        jobs: cli.jobs.into(),
+        budget: cli.budget_s.map(Duration::from_secs),
+        clock: clock.clone(),
     }
 }
 

@@ -102,3 +102,77 @@ fn help_tells_exit_codes_and_examples() {
     let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 100).collect();
     assert_eq!(long, Vec::<&str>::new());
 }
+
+/// One run of a few checks on the embedded server, in every form, and the forms again from the file.
+#[test]
+fn one_run_gives_every_form() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let json = file("report.json");
+    let written = [
+        format!("json={json}"),
+        format!("html={}", file("report.html")),
+        format!("junit={}", file("report.xml")),
+        format!("badge={}", file("report.svg")),
+    ];
+    let mut arguments =
+        vec!["--only", "put.create.*", "--seed", "3", "--name", "here", "--format", "markdown"];
+    arguments.extend(written.iter().flat_map(|pair| ["--write", pair.as_str()]));
+    let output = certify(&arguments, &[]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(
+        text.starts_with("# here\n\n**durable\\_v2: PARTIAL")
+            || text.starts_with("# here\n\n**durable_v2: PARTIAL"),
+        "{text}"
+    );
+    for (name, starts) in
+        [("report.html", "<!DOCTYPE html>"), ("report.xml", "<?xml"), ("report.svg", "<svg")]
+    {
+        let text = std::fs::read_to_string(file(name)).expect("it was written");
+        assert!(text.starts_with(starts), "{text}");
+    }
+    let again = certify(&["show", &json, "--format", "markdown"], &[]);
+    assert_eq!(String::from_utf8_lossy(&again.stdout), text);
+    let matrix = certify(&["matrix", &json, &json], &[]);
+    let matrix = String::from_utf8_lossy(&matrix.stdout).into_owned();
+    assert!(
+        matrix.contains("| PUT If-None-Match | enforces | enforces |") && matrix.contains("- nothing"),
+        "{matrix}"
+    );
+    ends(&["matrix", &json, "--format", "badge"], &[], 2, "a matrix is shown as");
+    ends(&["show", &file("report.xml")], &[], 2, "no JSON");
+    ends(&["show", &file("missing.json")], &[], 2, "missing.json");
+
+    // As a baseline for the same checks it lets them through; with a failure in it that is gone, it does not.
+    ends(&["--only", "put.create.*", "--baseline", &json], &[], 0, "baseline: all as it was");
+    let report = std::fs::read_to_string(&json).expect("it was written");
+    let failing = report.replacen(
+        "\"outcome\": \"pass\"",
+        "\"outcome\": \"fail\", \"expected\": \"412\", \"got\": \"200\", \"exchange\": null",
+        1,
+    );
+    std::fs::write(&json, failing).expect("it can be written");
+    ends(&["--only", "put.create.*", "--baseline", &json], &[], 1, "no longer fails");
+}
+
+#[test]
+fn a_dry_run_tells_requests_bytes_and_price_and_asks_nobody() {
+    let output = certify(&["--dry-run", "--only", "put.create.*", "--seed", "3"], &nobody());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for says in ["put.create.absent", "PUT ", "LIST", "bytes sent", "$0.0", "January 2025"] {
+        assert!(text.contains(says), "{says} in {text}");
+    }
+    let again = certify(&["--dry-run", "--only", "put.create.*", "--seed", "3", "--jobs", "1"], &nobody());
+    assert_eq!(String::from_utf8_lossy(&again.stdout), text, "the same seed sends the same");
+}
+
+#[test]
+fn a_rate_and_a_budget_hold() {
+    // 1 request a second, and 2 seconds: what is cut off or not begun is undecided, and so is the verdict.
+    let output = certify(&["--only", "put.create.*", "--rate", "1", "--budget-s", "2"], &[]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("durable_v2: INCONCLUSIVE") && text.contains("not done within"), "{text}");
+}

@@ -276,14 +276,14 @@ fn story(entry: &Entry, region: &str) -> String {
     let facts: String =
         facts.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>\n", escaped(text))).collect();
     let mut out = format!("<dl>\n{facts}</dl>\n");
-    if entry.steps.len() > 1 {
-        let steps: String = entry.steps.iter().map(|step| step.line() + "\n").collect();
-        out += &format!("<p>All requests of the check</p>\n<pre>{}</pre>\n", escaped(&steps));
+    if let Some(script) = curl::script(entry, region) {
+        let heading = if entry.steps.len() > 1 { "The check's requests" } else { "The deciding request" };
+        out += &format!("<p>{heading}, each with its status</p>\n<pre>{}</pre>\n", escaped(&script));
     }
     if let Some(exchange) = entry.exchange() {
         out += &format!(
-            "<p>The deciding request</p>\n<pre>{}</pre>\n<p>Its answer</p>\n<pre>{}</pre>\n",
-            escaped(&curl::command(exchange, region)),
+            "<p>The deciding answer</p>\n<pre>{}\n\n{}</pre>\n",
+            escaped(&exchange.line()),
             escaped(&answer(exchange))
         );
     }

@@ -1,27 +1,50 @@
-//! The report for programs. Its form is versioned by the field `schema`.
+//! The report for programs. Its form is versioned by the field `schema` and described in conformance/schema.md.
 
-use crate::report::Report;
+use crate::report::{Report, SCHEMA};
 
 /// One JSON document, indented, ending in a newline.
+pub fn report(report: &Report) -> String {
+    serde_json::to_string_pretty(report).expect("a report has only text, numbers and maps with text keys")
+        + "\n"
+}
+
+/// Reads one again.
 ///
 /// # Errors
-/// None that a report can cause; serde's signature has one.
-pub fn report(report: &Report) -> Result<String, serde_json::Error> {
-    Ok(serde_json::to_string_pretty(report)? + "\n")
+/// What is wrong with the text; a report of another schema is refused by its number.
+pub fn read(text: &str) -> Result<Report, String> {
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|why| format!("no JSON: {why}"))?;
+    match value.get("schema").and_then(serde_json::Value::as_u64) {
+        Some(schema) if schema == u64::from(SCHEMA) => {}
+        Some(schema) => {
+            return Err(format!("schema {schema}, and this version reads {SCHEMA}: certify again"));
+        }
+        None => return Err("no report of assay-certify: it has no schema".to_owned()),
+    }
+    serde_json::from_value(value).map_err(|why| format!("no report of schema {SCHEMA}: {why}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::report::tests::{entry, failure, head};
-    use crate::report::{Report, draw_up};
-    use assay_checks::Severity;
+    use super::*;
+    use crate::report::tests::{example, hostile};
 
     #[test]
     fn a_report_round_trips() {
-        let written = draw_up(head(), vec![entry("put.create.present", Severity::Required, failure())]);
-        let json = super::report(&written).expect("a report is plain data");
-        let read: Report = serde_json::from_str(&json).expect("what was written can be read");
-        assert_eq!(read, written);
-        assert!(json.contains("\"schema\": 2") && json.contains("\"outcome\": \"fail\""), "{json}");
+        for written in [example(), hostile()] {
+            let json = report(&written);
+            assert_eq!(read(&json).as_ref(), Ok(&written));
+            assert!(json.contains("\"schema\": 2") && json.contains("\"outcome\": \"fail\""), "{json}");
+        }
+    }
+
+    #[test]
+    fn other_documents_are_refused() {
+        let old = report(&example()).replace("\"schema\": 2", "\"schema\": 1");
+        for (text, says) in
+            [(&*old, "schema 1, and"), ("{}", "no schema"), ("[", "no JSON"), ("{\"schema\":2}", "missing")]
+        {
+            assert!(read(text).is_err_and(|why| why.contains(says)), "{says}");
+        }
     }
 }

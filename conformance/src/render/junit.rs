@@ -65,7 +65,7 @@ fn case(entry: &Entry, region: &str) -> String {
         Outcome::Skip { reason } | Outcome::Broken { reason } => reason.clone(),
         Outcome::Inconclusive(doubt) => doubt.reason.clone(),
     };
-    let command = entry.exchange().map(|exchange| curl::command(exchange, region)).unwrap_or_default();
+    let command = curl::script(entry, region).unwrap_or_default();
     format!(
         "{start}>\n<{kind} message=\"{}\" type=\"{}\">{}</{kind}>\n</testcase>\n",
         escaped(&message),

@@ -85,12 +85,8 @@ fn details(entry: &Entry, region: &str) -> String {
         Outcome::Skip { reason } | Outcome::Broken { reason } => out += &format!("{}\n", cell(reason)),
         Outcome::Inconclusive(doubt) => out += &format!("{}\n", cell(&doubt.reason)),
     }
-    let lines: String = entry.steps.iter().map(|step| step.line() + "\n").collect();
-    if !lines.is_empty() {
-        out += &fenced("", &lines);
-    }
-    if let Some(exchange) = entry.exchange() {
-        out += &fenced("sh", &curl::command(exchange, region));
+    if let Some(script) = curl::script(entry, region) {
+        out += &fenced("sh", &script);
     }
     out
 }

@@ -1,5 +1,6 @@
 //! The report for people: a table that fits 80 columns, then what went wrong, then the verdict.
 
+use crate::render::curl;
 use crate::report::{Entry, Outcome, Report, Verdict};
 use assay_checks::{Check, Class, Exchange, Severity};
 
@@ -53,6 +54,7 @@ pub fn report(report: &Report, colour: Colour) -> String {
         head.rounds,
         head.seed
     );
+    out = printable(&out);
     for entry in &report.checks {
         out += &row(entry, colour);
         if let Some(note) = &entry.note {
@@ -61,6 +63,9 @@ pub fn report(report: &Report, colour: Colour) -> String {
     }
     for entry in report.checks.iter().filter(|entry| !matches!(entry.outcome, Outcome::Pass)) {
         out += &details(entry, colour);
+    }
+    if report.checks.iter().any(|entry| entry.exchange().is_some()) {
+        out += &format!("\nthe requests again, with\n{}\n", curl::function(&printable(&head.region)));
     }
     out += &conditions(report, colour);
     out += &measured(report);
@@ -80,7 +85,7 @@ pub fn row(entry: &Entry, colour: Colour) -> String {
     format!(
         "{} {:<40} {:<11} {time:>10}\n",
         colour.paint(code, &format!("{word:<12}")),
-        entry.id,
+        printable(&entry.id),
         severity(entry.severity)
     )
 }
@@ -106,13 +111,15 @@ fn severity(severity: Severity) -> &'static str {
 
 fn details(entry: &Entry, colour: Colour) -> String {
     let (word, code) = word(entry);
-    let mut out = format!("\n{} {} ({})\n", colour.paint(code, word), entry.id, severity(entry.severity));
+    let mut out =
+        format!("\n{} {} ({})\n", colour.paint(code, word), printable(&entry.id), severity(entry.severity));
     out += &wrapped(&entry.proves, "  ");
     out += &wrapped(&format!("source: {}", entry.source), "  ");
     let exchange = match &entry.outcome {
         Outcome::Pass => &None,
         Outcome::Fail(failure) => {
-            out += &format!("  expected {}\n  got      {}\n", failure.expected, failure.got);
+            let (expected, got) = (printable(&failure.expected), printable(&failure.got));
+            out += &format!("  expected {expected}\n  got      {got}\n");
             &failure.exchange
         }
         Outcome::Skip { reason } | Outcome::Broken { reason } => {
@@ -126,12 +133,13 @@ fn details(entry: &Entry, colour: Colour) -> String {
     };
     if let Some(exchange) = exchange {
         out += &evidence(exchange, colour);
+        out += &colour.paint(DIM, &(printable(&curl::told(exchange)) + "\n"));
     }
     out
 }
 
 fn evidence(exchange: &Exchange, colour: Colour) -> String {
-    let mut out = format!("  {}\n", exchange.line());
+    let mut out = format!("  {}\n", printable(&exchange.line()));
     if let Ok(reply) = &exchange.answer
         && !reply.body.text.is_empty()
     {
@@ -141,11 +149,16 @@ fn evidence(exchange: &Exchange, colour: Colour) -> String {
     out
 }
 
+/// Text without what a terminal would obey.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
 fn measured(report: &Report) -> String {
     if report.measured.is_empty() {
         return String::new();
     }
-    let rows = report.measured.iter().map(|(name, value)| format!("  {name:<40} {value:>10}\n"));
+    let rows = report.measured.iter().map(|(name, value)| format!("  {:<40} {value:>10}\n", printable(name)));
     format!("\nmeasured\n{}", rows.collect::<String>())
 }
 
@@ -197,6 +210,7 @@ pub fn checks(checks: &[&Check], colour: Colour) -> String {
 
 /// Words in lines of at most [`WIDTH`] columns, each begun with `indent`. A longer word has a line of its own.
 fn wrapped(text: &str, indent: &str) -> String {
+    let text = printable(text);
     let (mut out, mut line) = (String::new(), String::new());
     for word in text.split_whitespace() {
         if !line.is_empty() && indent.len() + line.chars().count() + 1 + word.chars().count() > WIDTH {
@@ -215,7 +229,7 @@ fn wrapped(text: &str, indent: &str) -> String {
 mod tests {
     use super::*;
     use crate::report::draw_up;
-    use crate::report::tests::{entry, example, failure, head};
+    use crate::report::tests::{entry, example, failure, head, hostile};
 
     #[test]
     fn shows_a_report() {
@@ -238,6 +252,11 @@ mod tests {
           expected 412
           got      200
           PUT http://127.0.0.1:9000/certify/k [if-none-match: *] -> 200
+        s3 -X PUT \
+          -H 'if-none-match: *' \
+          -H content-type: \
+          --data-raw 'new' \
+          'http://127.0.0.1:9000/certify/k' # 200
 
         differs put.create.etag-value (informative)
           a create on a present key is 412 and leaves its bytes alone, whatever else
@@ -246,6 +265,11 @@ mod tests {
           expected 412
           got      200
           PUT http://127.0.0.1:9000/certify/k [if-none-match: *] -> 200
+        s3 -X PUT \
+          -H 'if-none-match: *' \
+          -H content-type: \
+          --data-raw 'new' \
+          'http://127.0.0.1:9000/certify/k' # 200
 
         inconclusive consistency.read-on-another-connection (required)
           a create on a present key is 412 and leaves its bytes alone, whatever else
@@ -258,6 +282,10 @@ mod tests {
           happens
           source: AWS recording 2026-02
           copy is not claimed
+
+        the requests again, with
+        s3() { curl -sS -i --path-as-is --aws-sigv4 'aws:amz:us-east-1:s3' \
+          --user "$DELTAFORGE_IT_S3_ACCESS_KEY:$DELTAFORGE_IT_S3_SECRET_KEY" "$@"; }
 
         condition                    the provider
         PUT If-None-Match            races
@@ -288,6 +316,16 @@ mod tests {
         let long: Vec<&str> =
             text.lines().filter(|line| line.chars().count() > WIDTH && !line.contains("://")).collect();
         assert_eq!(long, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn hostile_answers_do_not_reach_the_terminal() {
+        let mut hostile = hostile();
+        if let Outcome::Fail(failure) = &mut hostile.checks[0].outcome {
+            failure.got = "\u{1b}]0;owned\u{7}".into();
+        }
+        let text = report(&hostile, Colour::Off);
+        assert!(text.contains("]0;owned") && !text.contains(['\u{1b}', '\u{7}', '\0']), "{text:?}");
     }
 
     #[test]
