@@ -1,9 +1,13 @@
 //! The same server for tests without a runtime of their own.
 
 use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::{self, Runtime};
 
+use crate::journal::{Record, Unmet};
 use crate::server::{self, Builder, Error, Snapshot};
 
 /// A server that listens, with a runtime of its own. It stops when it is dropped.
@@ -42,7 +46,7 @@ impl Server {
         self.wait(self.deref().create_bucket(name))
     }
 
-    /// Removes everything, then makes the buckets that the builder named.
+    /// Makes everything as it was at the start.
     ///
     /// # Errors
     /// Those of [`crate::Engine::reset`].
@@ -56,6 +60,35 @@ impl Server {
     /// Those of [`crate::Engine::restore`].
     pub fn restore(&self, snapshot: &Snapshot) -> Result<(), Error> {
         self.wait(self.deref().restore(snapshot))
+    }
+
+    /// Writes everything stored to one file.
+    ///
+    /// # Errors
+    /// Those of [`crate::Engine::save`].
+    pub fn save(&self, file: impl AsRef<Path>) -> Result<(), Error> {
+        self.wait(self.deref().save(file))
+    }
+
+    /// Makes everything stored what a file says.
+    ///
+    /// # Errors
+    /// Those of [`crate::Engine::load`].
+    pub fn load(&self, file: impl AsRef<Path>) -> Result<(), Error> {
+        self.wait(self.deref().load(file))
+    }
+
+    /// The next request after number `after` that fits; it may have come already.
+    ///
+    /// # Errors
+    /// Those of [`crate::Journal::wait_for`].
+    pub fn wait_for(
+        &self,
+        after: u64,
+        within: Duration,
+        fits: impl Fn(&Record) -> bool,
+    ) -> Result<Arc<Record>, Unmet> {
+        self.wait(self.journal().wait_for(after, within, fits))
     }
 
     fn wait<T>(&self, job: impl Future<Output = T>) -> T {

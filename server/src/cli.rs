@@ -93,7 +93,7 @@ pub(crate) struct Serve {
     /// Gives each access key a store of its own in memory; any access key is then known, with the one secret.
     #[arg(long, conflicts_with = "data")]
     pub(crate) tenant_per_key: bool,
-    /// Starts with the state in this file, as `GET /_assay/state` gives it.
+    /// Starts with the state in this file, as `GET /_assay/state` gives it; a data directory must be empty then.
     #[arg(long, value_name = "FILE")]
     pub(crate) load: Option<PathBuf>,
     /// What is logged to standard error: a level (error, warn, info, debug), or filters such as

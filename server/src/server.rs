@@ -274,6 +274,13 @@ impl Builder {
             region: self.region,
         };
         if let Some(file) = self.load {
+            if !engine.service.store.is_empty()? {
+                return Err(Error::Setting(format!(
+                    "the data directory holds buckets, and {} would take their place; load it into an empty one, or \
+                     PUT it to /_assay/state",
+                    file.display()
+                )));
+            }
             engine.load(file).await?;
         }
         engine.service.create_first_buckets(&engine.service.store).await?;

@@ -123,6 +123,7 @@ impl Service {
         self.clock_offset_ms.store(0, Ordering::Relaxed);
         self.faults.clear();
         self.chaos.clear();
+        self.deviant.forget();
         if let Some(tenants) = &self.tenants {
             tenants.forget(None);
         }

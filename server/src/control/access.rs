@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use http::StatusCode;
+use http::header::ORIGIN;
 use http::request::Parts;
 use subtle::ConstantTimeEq as _;
 
@@ -25,7 +26,11 @@ impl Access {
     /// A request without a socket comes from this very process.
     pub(super) fn check(&self, head: &Parts, peer: Option<Peer>) -> Result<(), Refused> {
         let Some(peer) = peer else { return Ok(()) };
-        let Some(token) = &self.token else { return local(peer.address) };
+        let Some(token) = &self.token else {
+            local(peer.address)?;
+            // Any page that this machine's user visits can send requests to this machine.
+            return if head.headers.contains_key(ORIGIN) { Err(of_a_page()) } else { Ok(()) };
+        };
         let given = head.headers.get(TOKEN).map(|value| value.as_bytes());
         // Unlike lengths are told apart at once; a token's length is no secret.
         if given.is_some_and(|given| bool::from(given.ct_eq(token.as_bytes()))) {
@@ -48,10 +53,28 @@ fn local(address: IpAddr) -> Result<(), Refused> {
     Err(Refused::new(StatusCode::FORBIDDEN, why))
 }
 
+fn of_a_page() -> Refused {
+    let why = format!(
+        "the request has an Origin, so a page in a browser sends it; start the server with --control-token and send \
+         that in the header {TOKEN}"
+    );
+    Refused::new(StatusCode::FORBIDDEN, why)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::service::Door;
+
+    #[test]
+    fn a_page_needs_the_token() {
+        let peer = Peer { connection: 1, address: IpAddr::from([127, 0, 0, 1]), door: Door::S3 };
+        let request = http::Request::post("/_assay/faults").header("origin", "https://example.com");
+        let (head, ()) = request.header(TOKEN, "secret").body(()).unwrap().into_parts();
+        assert_eq!(Access::default().check(&head, Some(peer)).unwrap_err().status, 403);
+        let with = Access { token: Some("secret".to_owned()), own_port: false };
+        assert!(with.check(&head, Some(peer)).is_ok());
+    }
 
     #[test]
     fn this_machine_or_the_token() {

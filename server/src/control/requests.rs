@@ -53,6 +53,7 @@ struct Filter {
     /// `Some(None)` for requests that got no answer.
     status: Option<Option<u16>>,
     rule: Option<String>,
+    deviation: Option<String>,
 }
 
 impl Filter {
@@ -73,6 +74,7 @@ impl Filter {
                 },
             )?,
             rule: parameters.take("rule"),
+            deviation: parameters.take("deviation"),
         })
     }
 
@@ -86,6 +88,7 @@ impl Filter {
             && (self.access_key.is_none() || self.access_key == record.access_key)
             && self.status.is_none_or(|status| record.status == status)
             && self.rule.as_ref().is_none_or(|rule| record.faults.iter().any(|hit| hit.rule == *rule))
+            && self.deviation.as_ref().is_none_or(|name| record.deviations.iter().any(|acted| acted == name))
     }
 }
 

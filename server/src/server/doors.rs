@@ -121,7 +121,7 @@ impl Builder {
         }
     }
 
-    /// Starts with what [`Engine::save`] wrote. A reset does not bring it back.
+    /// Starts with what [`Engine::save`] wrote; a data directory must be empty then. A reset does not bring it back.
     pub fn load(mut self, file: impl Into<PathBuf>) -> Self {
         self.load = Some(file.into());
         self

@@ -149,6 +149,12 @@ impl Store {
         }
     }
 
+    /// Whether there is no bucket.
+    pub(crate) fn is_empty(&self) -> Result<bool, StoreError> {
+        let prefix = rows::bucket_prefix("");
+        Ok(seek_within(&*self.index.snapshot()?, &prefix, &prefix)?.is_none())
+    }
+
     /// Everything stored, for [`Store::restore`].
     pub(crate) fn image(self: &Arc<Self>) -> Result<Image, StoreError> {
         let snapshot = self.index.snapshot()?;

@@ -1,5 +1,7 @@
 //! Memory does not grow with a body: neither on its way in nor on its way out.
 
+use std::process::Command;
+
 use crate::client::wire::head;
 use crate::process::Process;
 
@@ -34,6 +36,19 @@ async fn a_large_body_streams_in_and_out() {
         assert!(wire.take(MIB).await == piece, "MiB {number}");
     }
     wire.ask("PUT", "/bucket/copy", &[("x-amz-copy-source", "bucket/large")], b"").await.expect(200);
+    // Everything as one file, away and into another server.
+    let file = directory.path().join("state");
+    let url = format!("http://{}/_assay/state", process.address);
+    let fetched = Command::new("curl").args(["-sS", "-f", "-o"]).arg(&file).arg(&url).status().unwrap();
+    assert!(fetched.success());
+    assert!(std::fs::metadata(&file).unwrap().len() > 2 * (PIECES * MIB) as u64);
+    let other = tempfile::tempdir().unwrap();
+    let arguments = ["--data", other.path().to_str().unwrap(), "--load", file.to_str().unwrap()];
+    let loaded = Process::start(&arguments);
+    let head = loaded.connect().await.ask("HEAD", "/bucket/copy", &[], b"").await.expect(200);
+    assert_eq!(head.headers["content-length"], (PIECES * MIB).to_string());
+    assert!(peak_kib(&loaded) < 64 * 1024, "{} KiB after loading", peak_kib(&loaded));
+
     let at_the_end = peak_kib(&process);
-    assert!(at_the_end < 64 * 1024, "{at_the_end} KiB after GET and copy, {after_put} before");
+    assert!(at_the_end < 64 * 1024, "{at_the_end} KiB after GET, copy and state, {after_put} before");
 }

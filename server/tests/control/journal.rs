@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 
 use assay_server::{AuthMode, Server};
+use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 
 use crate::client::wire::{Wire, within};
+use crate::client::{On, Rig};
 use crate::process::Process;
 use crate::{control, exchange, json};
 
@@ -120,6 +122,32 @@ async fn requests_are_followed_and_a_client_that_goes_leaves_nothing() {
     let mut last = Follower::new(address, "").await;
     within(server.stop()).await;
     assert_eq!(last.wire.take(5).await, "0\r\n\r\n");
+}
+
+#[tokio::test]
+async fn a_follower_that_is_too_slow_holds_little_and_is_told_what_it_missed() {
+    const ASKED: u64 = 25_000;
+    let rig = Rig::new(On::Memory).await;
+    let empty = || Full::new(bytes::Bytes::new());
+    let request = http::Request::get("/_assay/requests/stream").header("host", "localhost");
+    let mut lines = rig.engine.call(request.body(empty()).unwrap()).await.into_body();
+    for _ in 0..ASKED {
+        rig.call("HEAD", "/bucket").await;
+    }
+    let (mut told, mut missed, mut last) = (0, 0, 0);
+    while last < ASKED {
+        let line = within(lines.frame()).await.unwrap().unwrap().into_data().unwrap();
+        let line: Value = serde_json::from_slice(&line).unwrap();
+        match line["missed"].as_u64() {
+            Some(count) => missed += count,
+            None => {
+                told += 1;
+                last = line["number"].as_u64().unwrap();
+            }
+        }
+    }
+    assert_eq!(told + missed, ASKED, "{told} told");
+    assert!(missed >= ASKED - 10_000 - 200, "{missed} missed: more was kept than the journal has room for");
 }
 
 #[tokio::test]

@@ -229,6 +229,16 @@ async fn a_file_that_is_damaged_or_foreign_changes_nothing() {
     assert!(missing.contains("missing"), "{missing}");
 }
 
+/// A directory that holds buckets is not overwritten by a flag that a restart would give again.
+fn loaded_onto(data: &Path, file: &Path, running: Process) -> Option<i32> {
+    drop(running);
+    let mut arguments = load(file).to_vec();
+    arguments.extend(["--data".to_owned(), data.to_str().unwrap().to_owned()]);
+    let ended = run(command(&arguments.iter().map(String::as_str).collect::<Vec<_>>()));
+    assert!(ended.stderr.contains("would take their place"), "{ended:?}");
+    ended.code
+}
+
 fn load(file: &Path) -> [String; 4] {
     ["--listen", "127.0.0.1:0", "--load", file.to_str().unwrap()].map(str::to_owned)
 }
@@ -261,6 +271,9 @@ async fn a_process_gives_its_state_away_and_another_starts_with_it() {
     let body = second.connect().await.ask("GET", "/bucket/from-the-rig", &[], b"").await.expect(200).text();
     assert!(body == large);
     second.connect().await.ask("GET", "/more", &[], b"").await.expect(200);
+
+    let code = loaded_onto(&directory.path().join("data"), &file, first);
+    assert_eq!(code, Some(2));
 
     let mut bad = bytes.clone();
     bad[1_000_000] ^= 1;

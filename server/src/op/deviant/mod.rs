@@ -9,7 +9,7 @@ mod list;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -48,6 +48,12 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Remembers nothing, but for the connections that go on.
+    pub(crate) fn forget(&self) {
+        *self.past.lock() = None;
+        self.shown.store(0, Ordering::Relaxed);
+    }
+
     /// Counts a request of this connection, from 1.
     fn count(&self, connection: u64) -> u64 {
         let mut connections = self.connections.lock();
