@@ -389,3 +389,27 @@ fn the_command_line_lists_and_refuses() {
     let (code, _, error) = server(&["--profile", "minos"]);
     assert!(code == Some(2) && error.contains("profiles are aws, minio"), "{error}");
 }
+
+#[test]
+fn the_guide_shows_what_is_there() {
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let section = guide.split("\n## ").find(|section| section.starts_with("As a vendor does")).unwrap();
+    let words = section.split(|c: char| c.is_whitespace() || "`\"()".contains(c));
+    let mut words = words.filter(|word| !word.is_empty());
+    let (mut deviations, mut profiles) = (0, 0);
+    while let Some(word) = words.next() {
+        match word {
+            "--deviate" | ".deviation" => {
+                words.next().unwrap().parse::<Deviation>().unwrap();
+                deviations += 1;
+            }
+            "--profile" | "&Profile::named" => {
+                Profile::named(words.next().unwrap()).unwrap();
+                profiles += 1;
+            }
+            "deviations" | "profiles" => assert_eq!(server(&[word]).0, Some(0), "{word}"),
+            _ => {}
+        }
+    }
+    assert_eq!((deviations, profiles), (3, 2));
+}
