@@ -62,8 +62,9 @@ pub struct Record {
     pub status: Option<u16>,
     /// From the head of the request to the head of the answer, in microseconds.
     pub duration_us: u64,
+    /// Whether it is kept out of the journal.
     #[serde(skip)]
-    control: bool,
+    left_out: bool,
 }
 
 /// Headers that make a request conditional.
@@ -74,21 +75,33 @@ impl Record {
         let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
         let condition = |name| text(name).map(|value: &str| (name, value.to_owned()));
         Self {
-            number: 0,
             id,
-            at,
             connection,
+            conditions: CONDITIONS.into_iter().filter_map(condition).collect(),
+            body_size: body_size(&head.headers),
+            left_out: false,
+            ..Self::left_out(at)
+        }
+    }
+
+    /// The record of a request that is not journalled.
+    pub(crate) fn left_out(at: Instant) -> Self {
+        Self {
+            number: 0,
+            id: String::new(),
+            at,
+            connection: None,
             access_key: None,
             operation: None,
             bucket: None,
             key: None,
-            conditions: CONDITIONS.into_iter().filter_map(condition).collect(),
-            body_size: body_size(&head.headers),
+            conditions: Vec::new(),
+            body_size: 0,
             faults: Vec::new(),
             deviations: Vec::new(),
             status: None,
             duration_us: 0,
-            control: false,
+            left_out: true,
         }
     }
 
@@ -97,23 +110,32 @@ impl Record {
         self.key = (!key.is_empty()).then(|| key.to_owned());
     }
 
+    /// The request was let in.
+    pub(crate) fn admit(&mut self, operation: &'static str, access_key: Option<&str>) {
+        if !self.left_out {
+            self.operation = Some(operation);
+            self.access_key = access_key.map(str::to_owned);
+        }
+    }
+
     /// Takes over the id that the answer has; an upstream gives its own.
     pub(crate) fn answered_with(&mut self, headers: &HeaderMap) {
         if let Some(id) = headers.get("x-amz-request-id").and_then(|id| id.to_str().ok())
             && id != self.id
+            && !self.left_out
         {
             id.clone_into(&mut self.id);
         }
     }
 
     /// Requests to the control paths are not S3's and are not journalled.
-    pub(crate) fn is_control(&mut self) {
-        self.control = true;
+    pub(crate) fn leave_out(&mut self) {
+        self.left_out = true;
     }
 
     pub(crate) fn end(mut self, duration: Duration) -> Option<Self> {
         self.duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        (!self.control).then_some(self)
+        (!self.left_out).then_some(self)
     }
 }
 

@@ -84,6 +84,8 @@ pub struct Builder {
     seed: Option<u64>,
     faults: Vec<Rule>,
     request_faults: bool,
+    hook: bool,
+    journal: bool,
     control_listen: Option<SocketAddr>,
     control_token: Option<String>,
     tenant_per_key: bool,
@@ -108,6 +110,8 @@ impl Default for Builder {
             seed: None,
             faults: Vec::new(),
             request_faults: true,
+            hook: true,
+            journal: true,
             control_listen: None,
             control_token: None,
             tenant_per_key: false,
@@ -263,6 +267,8 @@ impl Builder {
             buckets,
             first_faults: self.faults.clone(),
             request_faults: self.request_faults,
+            hook: self.hook,
+            journal: self.journal,
             control: Access { token: self.control_token, own_port: self.control_listen.is_some() },
         };
         let tenants = self.tenant_per_key.then(Tenants::default);

@@ -64,6 +64,9 @@ pub(crate) struct Settings {
     pub(crate) first_faults: Vec<Rule>,
     /// Whether a request may bring a fault along.
     pub(crate) request_faults: bool,
+    /// Whether faults and outages are asked about at all.
+    pub(crate) hook: bool,
+    pub(crate) journal: bool,
     pub(crate) control: Access,
     pub(crate) deviations: Deviations,
 }
@@ -186,7 +189,10 @@ impl Service {
         let began = tokio::time::Instant::now();
         let now = self.now();
         let id = RequestId(self.random());
-        let mut record = Record::begin(id.header(), now, peer.map(|peer| peer.connection), &head);
+        let mut record = match self.settings.journal {
+            true => Record::begin(id.header(), now, peer.map(|peer| peer.connection), &head),
+            false => Record::left_out(now),
+        };
         let ending = match self.answer(&mut head, body, now, peer, &mut record).await {
             Ok(response) => Ending::Answer(response),
             Err(Stop::Lost(Loss::Reset)) => Ending::Reset,
@@ -224,17 +230,21 @@ impl Service {
         record: &mut Record,
     ) -> Result<Response<Body>, Stop> {
         if peer.is_some_and(|peer| peer.door == Door::Control) {
-            record.is_control();
+            record.leave_out();
             return Ok(control::answer(self, head, body, peer).await);
         }
         let address = Address::parse(head, &self.settings.domains)?;
         let controls = address.host_bucket.is_none() && !self.settings.control.own_port;
         if controls && control::is_control(head) {
-            record.is_control();
+            record.leave_out();
             return Ok(control::answer(self, head, body, peer).await);
         }
-        record.name(address.bucket.as_deref(), &address.key);
-        self.outage.check((self.settings.clock)())?;
+        if self.settings.hook || self.settings.journal {
+            record.name(address.bucket.as_deref(), &address.key); // rules go by them too
+        }
+        if self.settings.hook {
+            self.outage.check((self.settings.clock)())?;
+        }
         let size: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         // An upstream has limits of its own.
         if size > MAX_HEADER_BYTES && self.upstream.is_none() {
@@ -265,8 +275,7 @@ impl Service {
             // What is wrong with a name is for the upstream to say.
             Some(upstream) => (named, Performer::Upstream(upstream)),
         };
-        record.operation = Some(operation.name());
-        record.access_key.clone_from(&verified.access_key);
+        record.admit(operation.name(), verified.access_key.as_deref());
         head.headers.extend(verified.hoisted.drain(..));
         let (plan, _in_flight) = self.plan(operation, record, head, &query, &verified)?;
         record.faults = plan.fired().iter().map(Hit::from).collect();
@@ -288,6 +297,9 @@ impl Service {
         query: &Query,
         verified: &Verified,
     ) -> Result<(Plan, Option<InFlight>), S3Error> {
+        if !self.settings.hook {
+            return Ok((Plan::default(), None));
+        }
         let brought = head.headers.get_all(FAULT_HEADER).iter();
         let own: Vec<&HeaderValue> = brought.filter(|_| self.settings.request_faults).collect();
         if !self.faults.any() && own.is_empty() {

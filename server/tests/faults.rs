@@ -276,3 +276,15 @@ async fn a_rule_that_never_fired_is_an_error_at_the_end() {
         "1 fault(s) never fired: [name=forgotten key=nowhere effect=drop; 0 request(s) matched]"
     );
 }
+
+#[tokio::test]
+async fn without_the_hook_or_the_journal_nothing_acts_or_is_remembered() {
+    let rig = Rig::with(On::Memory, |builder| builder.hook(false)).await;
+    let _guard = rig.engine.fault("effect=refuse code=SlowDown".parse().unwrap()).unwrap();
+    let _outage = rig.engine.outage(Outage::Unavailable);
+    assert_eq!(status(&rig, "PUT", "k", &[("x-assay-fault", "effect=drop")], "v").await, Ok(200));
+    assert_eq!(rig.engine.journal().last(), 1);
+    let rig = Rig::with(On::Memory, |builder| builder.journal(false)).await;
+    let refused = status(&rig, "PUT", "k", &[("x-assay-fault", "effect=refuse code=SlowDown")], "v").await;
+    assert_eq!((refused, rig.engine.journal().last()), (Ok(503), 0));
+}

@@ -264,6 +264,11 @@ impl Signed {
     pub fn request(&self) -> &Request<Payload> {
         &self.request
     }
+
+    /// The same, to keep.
+    pub fn into_request(self) -> Request<Payload> {
+        self.request
+    }
 }
 
 impl Client {

@@ -56,6 +56,19 @@ impl Builder {
         self
     }
 
+    /// Whether requests pass the hook of the faults; the default is yes. Without it no rule and no outage acts: what
+    /// the hook costs is measured against such a server.
+    pub fn hook(mut self, hook: bool) -> Self {
+        self.hook = hook;
+        self
+    }
+
+    /// Whether requests are journalled; the default is yes.
+    pub fn journal(mut self, journal: bool) -> Self {
+        self.journal = journal;
+        self
+    }
+
     /// Gives the control paths a port of their own; they are then gone from the S3 port. An outage that refuses
     /// connections leaves this port alone.
     pub fn control_listen(mut self, address: SocketAddr) -> Self {
