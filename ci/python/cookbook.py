@@ -1,7 +1,8 @@
 """The situations of server/docs/faults.md in Python; the page shows each function as it stands here.
 
-Runs against the server that AWS_ENDPOINT_URL names, which has buckets "data" and "versions"; prints a line for
-each situation and ends with exit code 1 at the first that is not as it should be.
+Runs against the server that AWS_ENDPOINT_URL names, which has buckets "data" and "versions", and against a
+racing one that ASSAY_RACING_ENDPOINT names; prints a line for each situation and ends with exit code 1 at the first
+that is not as it should be.
 """
 
 import json
@@ -96,6 +97,16 @@ def second_racer_gets_409():
         races = [racers.submit(code, s3.put_object, Key="raced", Body=b"", IfNoneMatch="*") for _ in range(2)]
         codes = sorted(race.result() for race in races)
     assert codes == ["ConditionalRequestConflict", "none"]  # 409 says nothing about who holds the lock
+
+
+def lock_lost_to_a_racing_vendor():
+    # assay-server --deviate race-create-put=300
+    racing = boto3.client("s3", endpoint_url=os.environ["ASSAY_RACING_ENDPOINT"])
+    with ThreadPoolExecutor() as racers:
+        races = [racers.submit(code, racing.put_object, Key="lock", Body=who, IfNoneMatch="*") for who in (b"1", b"2")]
+        assert [race.result() for race in races] == ["none", "none"]  # each was told that the lock is its own
+    owner = racing.get_object(Bucket="data", Key="lock")["Body"].read()
+    assert owner in (b"1", b"2")  # and one of them is not in it
 
 
 def outage_while_recovering():
@@ -204,6 +215,10 @@ def corrupt_bytes():
 def clock_skew():
     with fault("operation=PutObject effect=refuse code=RequestTimeTooSkewed"):
         assert code(s3.put_object, Key="skewed", Body=b"v") == "RequestTimeTooSkewed"
+    control("PUT", "clock", '{"offset-ms": 3600000}')  # now the server's clock is an hour ahead in earnest
+    told = code(s3.put_object, Key="skewed", Body=b"v")
+    control("PUT", "clock", '{"offset-ms": 0}')
+    assert told == "RequestTimeTooSkewed"
 
 
 def late_write_over_a_newer_one():
@@ -258,6 +273,7 @@ SITUATIONS = [
     applied_late,
     not_applied,
     second_racer_gets_409,
+    lock_lost_to_a_racing_vendor,
     outage_while_recovering,
     slow_down_burst,
     conflict_on_create,

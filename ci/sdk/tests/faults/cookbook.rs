@@ -111,6 +111,18 @@ async fn second_racer_gets_409() -> Outcome {
 }
 
 #[tokio::test]
+async fn lock_lost_to_a_racing_vendor() -> Outcome {
+    let rule = "race-create-put=300"; // a deviation: it lasts
+    let server = Server::builder().bucket("data").deviation(rule.parse()?).start().await?;
+    let s3 = client(&server);
+    let (first, second) = tokio::join!(lock(&s3, "owner=first"), lock(&s3, "owner=second"));
+    assert_eq!((code(&first), code(&second)), ("none", "none")); // each was told that the lock is its own
+    let owner = read(&s3, "lock").await?; // and one of them is not in it
+    assert!(["owner=first", "owner=second"].contains(&owner.as_str()), "{owner}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn outage_while_recovering() -> Outcome {
     let (server, s3) = start().await?;
     put(&s3, "log/1", "one").await?;
