@@ -373,7 +373,13 @@ impl Performer<'_> {
             Self::Here(target) => op::perform(operation, target, call).await,
             Self::Upstream(upstream) => {
                 let faulty = !call.plan.fired().is_empty();
-                let response = upstream.forward(operation, call).await?;
+                let response = if call.acting.set().is_empty() {
+                    upstream.forward(operation, call).await?
+                } else {
+                    let key = Address::parse(call.head, &call.service.settings.domains)?.key;
+                    let head = op::bent_head(operation, &key, call)?;
+                    upstream.forward(operation, &mut call.under(&head)).await?
+                };
                 // Only an object's bytes are passed on before a fault has seen the whole answer.
                 let whole = faulty && operation != Operation::GetObject;
                 match whole {

@@ -15,7 +15,7 @@ mod object_attributes;
 mod refusal;
 mod tagging;
 
-pub(crate) use self::deviant::State;
+pub(crate) use self::deviant::{State, bent_head, is_enough};
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 

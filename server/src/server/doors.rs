@@ -8,7 +8,9 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 
 use super::{Builder, Engine, Error, Server};
+use crate::deviation::Deviation;
 use crate::fault::{self, Rule, RuleError};
+use crate::op;
 use crate::state::StateError;
 use crate::store::{LoadError, Source};
 use crate::stream::Reader;
@@ -124,11 +126,18 @@ impl Builder {
             ("a file to load", self.load.is_some()),
             ("a bucket", !self.buckets.is_empty()),
             ("tenant-per-key", self.tenant_per_key),
-            ("a deviation", !self.deviations.is_empty()),
         ];
         match set.iter().find(|(_, set)| *set && self.upstream.is_some()) {
             Some((what, _)) => Err(Error::Setting(format!(
                 "in front of an upstream nothing is stored here, so {what} does not go with it"
+            ))),
+            None => Ok(()),
+        }?;
+        // What the head of a request does not tell, only a store of our own can do otherwise.
+        let mut all = self.deviations.iter().flat_map(Deviation::parts);
+        match all.find(|deviation| self.upstream.is_some() && !op::is_enough(deviation)) {
+            Some(deviation) => Err(Error::Setting(format!(
+                "in front of an upstream the head of a request is all that a deviation can change, so {deviation} does not go with it"
             ))),
             None => Ok(()),
         }

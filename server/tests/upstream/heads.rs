@@ -2,7 +2,9 @@
 
 use crate::client::wire::{Wire, head};
 use crate::peer::Peer;
-use crate::{Pair, proxy_to};
+use assay_server::{AuthMode, Record, Server};
+
+use crate::{Pair, provider, proxy_to, standing, upstream};
 
 /// The lines of a head, sorted, without those that are made anew.
 fn lines(head: &str) -> Vec<&str> {
@@ -188,4 +190,41 @@ async fn real_servers_say_continue_through_it() {
     pair.wire.send("hello").await;
     assert_eq!(pair.wire.answer(false).await.status, 200);
     assert_eq!(pair.stored("/bucket/k").await.text(), "hello");
+}
+
+#[tokio::test]
+async fn deviations_that_a_head_tells_are_shown_in_front_of_a_provider() {
+    let provider = provider().start().await.unwrap();
+    let limited = |text: &str| {
+        let proxy = standing(Server::builder()).auth(AuthMode::None).upstream(upstream(provider.endpoint()));
+        proxy.deviation(text.parse().unwrap())
+    };
+    let proxy = limited("ignore-if-none-match-put")
+        .deviation("segment-limit=9:InvalidArgument".parse().unwrap())
+        .deviation("drop-metadata".parse().unwrap())
+        .start()
+        .await
+        .unwrap();
+    let mut pair = Pair::of(provider, proxy).await;
+    let create = [("if-none-match", "*"), ("x-amz-meta-a", "1")];
+    pair.ask("PUT", "/bucket/k", &create, b"one").await.expect(200);
+    pair.ask("PUT", "/bucket/k", &create, b"two").await.expect(200);
+    let stored = pair.stored("/bucket/k").await.expect(200);
+    assert_eq!((stored.text().as_str(), stored.header("x-amz-meta-a")), ("two", None));
+    let refused = pair.ask("PUT", "/bucket/0123456789/k", &[], b"").await.expect(400);
+    assert_eq!(refused.code(), "InvalidArgument");
+    pair.stored("/bucket/0123456789/k").await.expect(404);
+    let named = |record: &Record| record.deviations.clone();
+    let acted: Vec<_> = pair.proxy.journal().filter(|_| true).iter().map(|record| named(record)).collect();
+    let both = vec!["ignore-if-none-match-put", "drop-metadata"];
+    assert_eq!(acted, [both.clone(), both, vec!["segment-limit"]]);
+
+    let why = standing(Server::builder())
+        .upstream(upstream(pair.provider.endpoint()))
+        .deviation("race-conditions".parse().unwrap())
+        .start()
+        .await
+        .err()
+        .map(|error| error.to_string());
+    assert!(why.as_deref().is_some_and(|why| why.contains("so race-create-put=20:head does not")), "{why:?}");
 }

@@ -42,6 +42,32 @@ const REFUSED: &[(D, Verb, &[&str])] = &[
     (D::RefuseConditionalDelete, Verb::Delete, &["if-match", "if-none-match"]),
 ];
 
+/// Whether the head of a request tells all that a deviation looks at, so that one in front of a provider can have it.
+pub(crate) fn is_enough(deviation: &D) -> bool {
+    let by_row = IGNORED.iter().any(|(ignoring, ..)| ignoring == deviation)
+        || REFUSED.iter().any(|(refusing, ..)| refusing == deviation);
+    by_row
+        || matches!(
+            deviation,
+            D::IgnoreConditionsLarge(_)
+                | D::IgnoreConditionsFirstOnConnection(_)
+                | D::RefuseIfNoneMatchEtag(_)
+                | D::RefuseBadDates
+                | D::OnlyUnquotedEtagsMatch
+                | D::OnlyQuotedEtagsMatch
+                | D::NoEtagLists
+                | D::StrongComparisonOnly
+                | D::StarComparedLiterallyDelete
+                | D::ReverseReadConditions
+                | D::RangesBeforeConditions
+                | D::HonourFutureDates
+                | D::DropMetadata
+                | D::KeyLimit(_)
+                | D::SegmentLimit(_)
+                | D::RefuseOddSegments(_)
+        )
+}
+
 /// Conditions that hold ETags.
 const ETAGS: [&str; 4] =
     ["if-match", "if-none-match", "x-amz-copy-source-if-match", "x-amz-copy-source-if-none-match"];

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http::request::Parts;
 use parking_lot::Mutex;
 
 use super::{Answer, dispatch};
@@ -25,6 +26,7 @@ use crate::route::{Operation, Target};
 use crate::service::Call;
 use crate::store::{Store, StoreError};
 
+pub(crate) use self::head::is_enough;
 pub(super) use self::list::list;
 
 /// Connections whose requests are counted; the oldest is forgotten for a new one.
@@ -90,23 +92,12 @@ fn is_within(at: Instant, now: Instant, ms: u64) -> bool {
 pub(super) async fn perform(operation: Operation, mut target: Target, call: &mut Call<'_>) -> Answer {
     let acting = call.acting.clone();
     let verb = Verb::of(operation);
+    let mut named = "";
     if let Target::Object(_, key) = &mut target {
         *key = call.folded(key.clone())?;
-        if matches!(
-            operation,
-            Operation::PutObject | Operation::CopyObject | Operation::CreateMultipartUpload
-        ) {
-            key::check(&acting, key.as_str())?;
-        }
+        named = key.as_str();
     }
-    let mut head = call.head.clone();
-    let asked = head::Asked {
-        verb,
-        size: body_size(&head.headers),
-        number: call.connection.map(|connection| call.service.deviant.count(connection)),
-        now: call.now,
-    };
-    head::bend(&acting, &asked, &mut head.headers)?;
+    let head = bent_head(operation, named, call)?;
     let store = store_of(call, operation)?;
     let (sent, service) = (call.head, call.service);
     let mut bent = call.under(&head);
@@ -126,6 +117,25 @@ pub(super) async fn perform(operation: Operation, mut target: Target, call: &mut
         shown: &service.deviant.shown,
     }
     .bend(result)
+}
+
+/// The head as the server takes it.
+///
+/// # Errors
+/// What it refuses by key or head.
+pub(crate) fn bent_head(operation: Operation, key: &str, call: &Call<'_>) -> Result<Parts, S3Error> {
+    if matches!(operation, Operation::PutObject | Operation::CopyObject | Operation::CreateMultipartUpload) {
+        key::check(&call.acting, key)?;
+    }
+    let mut head = call.head.clone();
+    let asked = head::Asked {
+        verb: Verb::of(operation),
+        size: body_size(&head.headers),
+        number: call.connection.map(|connection| call.service.deviant.count(connection)),
+        now: call.now,
+    };
+    head::bend(&call.acting, &asked, &mut head.headers)?;
+    Ok(head)
 }
 
 /// Performs an operation on an object where doing and answering may differ.
