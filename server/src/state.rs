@@ -117,7 +117,7 @@ impl Service {
     }
 
     /// Makes everything as it was at the start: what is stored, faults and their draws, outage, clock and journal.
-    /// Snapshots stay, and so does the memory of faults that never fired.
+    /// Snapshots stay, and so does the memory of faults that never fired, but for those that are set anew.
     pub(crate) async fn reset(&self) -> Result<(), StateError> {
         self.outage.lift();
         self.clock_offset_ms.store(0, Ordering::Relaxed);
@@ -129,6 +129,7 @@ impl Service {
         }
         self.empty(&self.settings.access_key).await?;
         self.faults.reseed(self.seed);
+        self.faults.another_chance(&self.settings.first_faults);
         self.set_faults(self.settings.first_faults.clone(), true)?;
         self.journal.clear();
         Ok(())

@@ -149,6 +149,12 @@ impl Faults {
         Ok(ids)
     }
 
+    /// Forgets that these never fired, as they are set anew.
+    pub(crate) fn another_chance(&self, rules: &[Rule]) {
+        let texts: Vec<String> = rules.iter().map(Rule::to_string).collect();
+        self.unfired.lock().retain(|gone| !texts.contains(&gone.rule));
+    }
+
     /// Draws from now on what a new server with this seed draws.
     pub(crate) fn reseed(&self, seed: u64) {
         *self.random.lock() = fastrand::Rng::with_seed(seed);

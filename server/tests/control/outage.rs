@@ -37,7 +37,8 @@ async fn refused_for_a_time_and_then_the_same_port_answers_again() {
     let refused = json(control(address, "POST", "outage", r#"{"outage": "refuse"}"#).await, 400);
     assert!(refused["error"].as_str().unwrap().contains("--control-listen"), "{refused}");
     // The request that begins it is answered.
-    let begun = json(control(address, "POST", "outage", r#"{"outage": "refuse", "for-ms": 300}"#).await, 200);
+    let begun =
+        json(control(address, "POST", "outage", r#"{"outage": "refuse", "for-ms": 2000}"#).await, 200);
     assert_eq!(begun["outage"], "refuse");
     assert!(open.ends().await, "connections that were open are cut");
     until(address, true).await;

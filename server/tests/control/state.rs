@@ -28,7 +28,7 @@ async fn a_reset_brings_back_the_start() {
     let first = "name=first key=never effect=drop";
     let server = builder().fault(first.parse().unwrap()).seed(3).start().await.unwrap();
     let address = server.address();
-    let guard = server.fault("name=later effect=delay ms=0".parse().unwrap()).unwrap();
+    let guard = server.fault("name=later method=PUT effect=delay ms=0".parse().unwrap()).unwrap();
     json(control(address, "PUT", "clock", r#"{"offset-ms": 5}"#).await, 200);
     put(address, "k").await;
     json(control(address, "POST", "outage", r#"{"outage": "unavailable"}"#).await, 200);
@@ -41,6 +41,9 @@ async fn a_reset_brings_back_the_start() {
     assert_eq!(told["count"], 1, "only the list of keys: {told}");
     drop(guard);
     assert_eq!(server.faults().len(), 1);
+    // The one of the start is told once, however often it was set anew.
+    let unfired = server.assert_all_faults_fired().unwrap_err().0;
+    assert_eq!(unfired.iter().map(|fault| fault.name.as_str()).collect::<Vec<_>>(), ["first"]);
     json(control(address, "POST", "reset?access-key=a", "").await, 400);
 }
 
