@@ -204,7 +204,7 @@ pub struct Report {
     pub requests: u64,
     /// Requests and bytes of each class.
     pub traffic: Traffic,
-    /// The checks, in the suite's order.
+    /// The checks, in the suite's order. The last field: its JSON form has a line for each.
     pub checks: Vec<Entry>,
 }
 

@@ -180,7 +180,7 @@ fn check(matrix: &Matrix<'_>, place: usize, row: &Row<'_>) -> String {
     let mut out = format!(
         "<tr {}><th scope=\"row\"><code>{}</code><small>{}: {}</small></th>",
         data(row),
-        escaped(row.id),
+        escaped(row.id).replace('.', ".<wbr>"),
         severity(row.severity),
         escaped(row.proves)
     );
