@@ -4,11 +4,12 @@
 //! The way of a run: [`target`] reads the provider from the environment, [`selection`] picks checks,
 //! [`runner`] runs them and emits events, [`report`] turns their entries into a verdict, [`render`] shows it,
 //! and [`sweep`] leaves the bucket as it was found. [`matrix`] puts several reports side by side, [`baseline`] lets
-//! through what was known.
+//! through what was known, and [`emulation`] says how the embedded server can fail the same.
 
 pub mod baseline;
 pub mod cost;
 pub mod embedded;
+pub mod emulation;
 pub mod matrix;
 pub mod render;
 pub mod report;

@@ -1,5 +1,6 @@
 //! From the entries of a run to a report and its verdict. Pure.
 
+use crate::emulation;
 use assay_checks::{Class, Condition, Doubt, Exchange, Failure, Severity, Traffic};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -200,6 +201,9 @@ pub struct Report {
     /// Limits and figures that the checks measured; a name ends in its unit.
     #[serde(default)]
     pub measured: BTreeMap<String, u64>,
+    /// Deviations of `assay-server` that fail the same checks: what its `--emulate` reads.
+    #[serde(default)]
+    pub deviations: Vec<String>,
     /// Requests sent in all.
     pub requests: u64,
     /// Requests and bytes of each class.
@@ -257,6 +261,7 @@ pub fn draw_up(head: Head, checks: Vec<Entry>) -> Report {
         verdict,
         line: line(verdict, &why, &counts),
         head,
+        deviations: emulation::deviations(&conditions, &checks),
         conditions,
         measured: checks.iter().flat_map(|entry| entry.measured.clone()).collect(),
         requests: checks.iter().map(|entry| entry.requests).sum(),

@@ -85,6 +85,9 @@ pub(crate) struct Serve {
     /// Differs from AWS in this way, for good; repeatable. `assay-server deviations` lists them.
     #[arg(long = "deviate", value_name = "NAME[=VALUE]")]
     pub(crate) deviations: Vec<Deviation>,
+    /// Differs from AWS as a vendor was measured to: the report of `assay-certify --json` about it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) emulate: Option<PathBuf>,
     /// Differs from AWS as this vendor does; `assay-server profiles` lists them.
     #[arg(long, value_name = "NAME", default_value = "aws", value_parser = Profile::named)]
     pub(crate) profile: Profile,
@@ -295,6 +298,12 @@ pub(crate) fn builder(options: &Serve) -> Result<Builder, String> {
     }
     for deviation in &options.deviations {
         builder = builder.deviation(deviation.clone());
+    }
+    if let Some(file) = &options.emulate {
+        let text = std::fs::read_to_string(file).map_err(|why| format!("{}: {why}", file.display()))?;
+        for deviation in Deviation::measured(&text).map_err(|why| format!("{}: {why}", file.display()))? {
+            builder = builder.deviation(deviation);
+        }
     }
     builder = builder.profile(&options.profile);
     Ok(builder.tenant_per_key(options.tenant_per_key))

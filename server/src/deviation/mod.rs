@@ -4,6 +4,7 @@
 //! what they do stands in `op/bent`, in `precondition` and in `store`, and is asked nowhere else.
 
 mod catalog;
+mod certificate;
 mod profile;
 mod value;
 
