@@ -254,7 +254,7 @@ mod tests {
           PUT http://127.0.0.1:9000/certify/k [if-none-match: *] -> 200
         s3 -X PUT \
           -H 'if-none-match: *' \
-          -H content-type: \
+          -H 'content-type: application/octet-stream' \
           --data-raw 'new' \
           'http://127.0.0.1:9000/certify/k' # 200
 
@@ -267,7 +267,7 @@ mod tests {
           PUT http://127.0.0.1:9000/certify/k [if-none-match: *] -> 200
         s3 -X PUT \
           -H 'if-none-match: *' \
-          -H content-type: \
+          -H 'content-type: application/octet-stream' \
           --data-raw 'new' \
           'http://127.0.0.1:9000/certify/k' # 200
 
