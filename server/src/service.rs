@@ -28,7 +28,7 @@ use crate::store::index::IndexError;
 use crate::store::{Store, StoreError};
 use crate::stream::Body;
 use crate::tenant::Tenants;
-use crate::upstream::{self, FromUpstream, Provider};
+use crate::upstream::{FromUpstream, Provider};
 use crate::xml::Writer;
 
 /// The header by which one request brings a fault along.
@@ -371,22 +371,7 @@ impl Performer<'_> {
     async fn perform(self, operation: Operation, call: &mut Call<'_>) -> Result<Response<Body>, S3Error> {
         match self {
             Self::Here(target) => op::perform(operation, target, call).await,
-            Self::Upstream(upstream) => {
-                let faulty = !call.plan.fired().is_empty();
-                let response = if call.acting.set().is_empty() {
-                    upstream.forward(operation, call).await?
-                } else {
-                    let key = Address::parse(call.head, &call.service.settings.domains)?.key;
-                    let head = op::bent_head(operation, &key, call)?;
-                    upstream.forward(operation, &mut call.under(&head)).await?
-                };
-                // Only an object's bytes are passed on before a fault has seen the whole answer.
-                let whole = faulty && operation != Operation::GetObject;
-                match whole {
-                    true => upstream::settle(response, operation, call.plan.effects()).await,
-                    false => Ok(response),
-                }
-            }
+            Self::Upstream(upstream) => upstream.perform(operation, call).await,
         }
     }
 }

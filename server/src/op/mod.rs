@@ -15,7 +15,7 @@ mod object_attributes;
 mod refusal;
 mod tagging;
 
-pub(crate) use self::deviant::{State, bent_head, is_enough};
+pub(crate) use self::deviant::{State, ask, needs_no_store};
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 

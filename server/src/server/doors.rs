@@ -133,11 +133,12 @@ impl Builder {
             ))),
             None => Ok(()),
         }?;
-        // What the head of a request does not tell, only a store of our own can do otherwise.
+        // What neither a request's head tells nor an answer shows, only a store of our own can do otherwise.
         let mut all = self.deviations.iter().flat_map(Deviation::parts);
-        match all.find(|deviation| self.upstream.is_some() && !op::is_enough(deviation)) {
+        match all.find(|deviation| self.upstream.is_some() && !op::needs_no_store(deviation)) {
             Some(deviation) => Err(Error::Setting(format!(
-                "in front of an upstream the head of a request is all that a deviation can change, so {deviation} does not go with it"
+                "in front of an upstream a deviation can change heads and what answers show, and no store, so {deviation} \
+                 does not go with it"
             ))),
             None => Ok(()),
         }

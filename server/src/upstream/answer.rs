@@ -38,7 +38,7 @@ pub(super) fn onward(
 ///
 /// # Errors
 /// 502 where the upstream breaks off within it, or where it is beyond 16 MiB.
-pub(crate) async fn settle(
+pub(super) async fn settle(
     response: Response<Body>,
     operation: Operation,
     effects: impl Iterator<Item = Effect>,

@@ -15,6 +15,7 @@ use super::request::{Framing, Onward, onward};
 use super::{Provider, answer};
 use crate::auth::Payload;
 use crate::error::{Code, S3Error};
+use crate::op;
 use crate::route::{Address, Operation};
 use crate::service::Call;
 use crate::stream::Body;
@@ -24,15 +25,40 @@ use crate::stream::Body;
 const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Provider {
-    /// Asks the upstream what the client asks, once, and answers what it answers.
+    /// Performs an operation by asking the upstream, as a server with the deviations that are set.
     ///
     /// # Errors
-    /// Where the client's body is not what it says, or the upstream gives no answer.
-    pub(crate) async fn forward(
+    /// Those of [`Provider::ask`], and what a deviation refuses.
+    pub(crate) async fn perform(
         &self,
         operation: Operation,
         call: &mut Call<'_>,
     ) -> Result<Response<Body>, S3Error> {
+        match call.acting.set().is_empty() {
+            true => self.ask(operation, call).await,
+            false => op::ask(self, operation, call).await,
+        }
+    }
+
+    /// Asks the upstream what the client asks, once, and answers what it answers.
+    ///
+    /// # Errors
+    /// Where the client's body is not what it says, or the upstream gives no answer.
+    pub(crate) async fn ask(
+        &self,
+        operation: Operation,
+        call: &mut Call<'_>,
+    ) -> Result<Response<Body>, S3Error> {
+        let changed = !(call.plan.fired().is_empty() && call.acting.set().is_empty());
+        let response = self.forward(operation, call).await?;
+        // An object's bytes pass as they come; any other answer is seen whole by what may change it.
+        if changed && operation != Operation::GetObject {
+            return answer::settle(response, operation, call.plan.effects()).await;
+        }
+        Ok(response)
+    }
+
+    async fn forward(&self, operation: Operation, call: &mut Call<'_>) -> Result<Response<Body>, S3Error> {
         if operation == Operation::Unsupported("PostObject") {
             return Err(S3Error::new(Code::NotImplemented)
                 .message("a form is signed inside, with keys that the upstream does not know")

@@ -17,7 +17,7 @@ use http::Uri;
 use crate::auth::Signer;
 use crate::error::{Code, S3Error};
 
-pub(crate) use self::answer::{FromUpstream, settle};
+pub(crate) use self::answer::FromUpstream;
 pub(crate) use self::body::Answered;
 
 /// How the upstream is told which bucket a request is about.

@@ -228,3 +228,20 @@ async fn deviations_that_a_head_tells_are_shown_in_front_of_a_provider() {
         .map(|error| error.to_string());
     assert!(why.as_deref().is_some_and(|why| why.contains("so race-create-put=20:head does not")), "{why:?}");
 }
+
+#[tokio::test]
+async fn deviations_of_answers_are_shown_and_the_provider_s_object_is_as_it_was() {
+    let provider = provider().start().await.unwrap();
+    let proxy = standing(Server::builder()).auth(AuthMode::None).upstream(upstream(provider.endpoint()));
+    let proxy = proxy.deviation("weak-etags".parse().unwrap()).deviation("omit-checksums".parse().unwrap());
+    let mut pair = Pair::of(provider, proxy.start().await.unwrap()).await;
+    let put = pair.ask("PUT", "/bucket/k", &[], b"one").await.expect(200);
+    let stored = pair.stored("/bucket/k").await.expect(200);
+    assert_eq!(put.etag(), format!("W/{}", stored.etag()));
+    assert_eq!(put.header("x-amz-checksum-crc64nvme"), None);
+    let list = pair.ask("GET", "/bucket?list-type=2", &[], b"").await.expect(200);
+    assert_eq!(list.only("Contents/ETag"), put.etag());
+    assert_eq!(list.header("content-length").unwrap(), list.body.len().to_string());
+    let read = pair.ask("GET", "/bucket/k", &[], b"").await.expect(200);
+    assert_eq!((read.text().as_str(), read.etag()), ("one", put.etag()));
+}

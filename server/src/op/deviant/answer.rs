@@ -11,6 +11,19 @@ use crate::precondition::Verb;
 use crate::route::Operation;
 use crate::stream::Body;
 
+/// Whether a deviation changes what an answer shows, whoever gives it.
+pub(super) fn is_about(deviation: &D) -> bool {
+    matches!(
+        deviation,
+        D::NotModifiedWithoutEtag
+            | D::NotModifiedWithChecksum
+            | D::OmitChecksums
+            | D::UnquotedEtags
+            | D::WeakEtags
+            | D::ChangingEtags
+    )
+}
+
 /// What is known of the request when its answer is changed.
 pub(super) struct Bending<'a> {
     pub(super) acting: &'a Acting,

@@ -42,8 +42,8 @@ const REFUSED: &[(D, Verb, &[&str])] = &[
     (D::RefuseConditionalDelete, Verb::Delete, &["if-match", "if-none-match"]),
 ];
 
-/// Whether the head of a request tells all that a deviation looks at, so that one in front of a provider can have it.
-pub(crate) fn is_enough(deviation: &D) -> bool {
+/// Whether the head of a request tells all that a deviation looks at.
+pub(super) fn is_enough(deviation: &D) -> bool {
     let by_row = IGNORED.iter().any(|(ignoring, ..)| ignoring == deviation)
         || REFUSED.iter().any(|(refusing, ..)| refusing == deviation);
     by_row

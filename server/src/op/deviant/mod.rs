@@ -16,17 +16,17 @@ use http::request::Parts;
 use parking_lot::Mutex;
 
 use super::{Answer, dispatch};
-use crate::deviation::{Deviation as D, Moment};
+use crate::deviation::{Acting, Deviation as D, Moment};
 use crate::error::S3Error;
 use crate::instant::Instant;
 use crate::journal::body_size;
 use crate::names::{BucketName, Key, sequence_of};
 use crate::precondition::{AsRead, Bent, ReadHeaders, Verb, WriteCondition};
-use crate::route::{Operation, Target};
-use crate::service::Call;
+use crate::route::{Address, Operation, Target};
+use crate::service::{Call, Service};
 use crate::store::{Store, StoreError};
+use crate::upstream::Provider;
 
-pub(crate) use self::head::is_enough;
 pub(super) use self::list::list;
 
 /// Connections whose requests are counted; the oldest is forgotten for a new one.
@@ -109,21 +109,40 @@ pub(super) async fn perform(operation: Operation, mut target: Target, call: &mut
         }
         _ => dispatch(operation, target, &mut bent).await,
     };
-    answer::Bending {
-        acting: &acting,
-        operation,
-        verb,
-        headers: &sent.headers,
-        shown: &service.deviant.shown,
-    }
-    .bend(result)
+    bent_answer(operation, sent, service, &acting, result)
+}
+
+/// Whether a deviation can act in front of a provider: on what is asked of it, or on what it answers.
+pub(crate) fn needs_no_store(deviation: &D) -> bool {
+    head::is_enough(deviation) || answer::is_about(deviation)
+}
+
+/// Asks a provider as a server with deviations does, and answers so.
+pub(crate) async fn ask(provider: &Provider, operation: Operation, call: &mut Call<'_>) -> Answer {
+    let key = Address::parse(call.head, &call.service.settings.domains)?.key;
+    let head = bent_head(operation, &key, call)?;
+    let (sent, service, acting) = (call.head, call.service, call.acting.clone());
+    let result = provider.ask(operation, &mut call.under(&head)).await;
+    bent_answer(operation, sent, service, &acting, result)
+}
+
+/// The answer as the server shows it.
+fn bent_answer(
+    operation: Operation,
+    sent: &Parts,
+    service: &Service,
+    acting: &Acting,
+    result: Answer,
+) -> Answer {
+    let (verb, headers, shown) = (Verb::of(operation), &sent.headers, &service.deviant.shown);
+    answer::Bending { acting, operation, verb, headers, shown }.bend(result)
 }
 
 /// The head as the server takes it.
 ///
 /// # Errors
 /// What it refuses by key or head.
-pub(crate) fn bent_head(operation: Operation, key: &str, call: &Call<'_>) -> Result<Parts, S3Error> {
+fn bent_head(operation: Operation, key: &str, call: &Call<'_>) -> Result<Parts, S3Error> {
     if matches!(operation, Operation::PutObject | Operation::CopyObject | Operation::CreateMultipartUpload) {
         key::check(&call.acting, key)?;
     }
