@@ -297,6 +297,22 @@ async fn what_is_done_and_what_is_answered_differ() {
 }
 
 #[tokio::test]
+async fn a_deviation_acts_only_where_it_makes_a_difference() {
+    for on in BOTH {
+        let rig = with(on, "empty-counts-as-absent no-conflict-on-complete if-match-absent-412").await;
+        rig.put("k", "").await.expect(200);
+        rig.put("k", "").await.expect(200);
+        assert_eq!(acted(&rig), Vec::<&str>::new());
+        rig.send("PUT", "k", CREATE, "full").await.expect(200);
+        assert_eq!(acted(&rig), ["empty-counts-as-absent"]);
+        rig.send("PUT", "k", CREATE, "again").await.expect(412);
+        assert_eq!(acted(&rig), Vec::<&str>::new());
+        rig.send("PUT", "none", &[("if-match", "x")], "").await.expect(412);
+        assert_eq!(acted(&rig), ["if-match-absent-412"]);
+    }
+}
+
+#[tokio::test]
 async fn absent_keys_are_answered_as_each_vendor_does() {
     let swap: &[(&str, &str)] = &[("if-match", "\"900150983cd24fb0d6963f7d28e17f72\"")];
     for (profile, put, delete) in [
