@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -68,16 +69,15 @@ pub struct Record {
 }
 
 /// Headers that make a request conditional.
-const CONDITIONS: [&str; 4] = ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"];
+static CONDITIONS: [HeaderName; 4] = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
 
 impl Record {
-    pub(crate) fn begin(id: String, at: Instant, connection: Option<u64>, head: &Parts) -> Self {
+    pub(crate) fn begin(at: Instant, connection: Option<u64>, head: &Parts) -> Self {
         let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
-        let condition = |name| text(name).map(|value: &str| (name, value.to_owned()));
+        let condition = |name: &'static HeaderName| Some((name.as_str(), text(name)?.to_owned()));
         Self {
-            id,
             connection,
-            conditions: CONDITIONS.into_iter().filter_map(condition).collect(),
+            conditions: CONDITIONS.iter().filter_map(condition).collect(),
             body_size: body_size(&head.headers),
             left_out: false,
             ..Self::left_out(at)
@@ -118,14 +118,18 @@ impl Record {
         }
     }
 
-    /// Takes over the id that the answer has; an upstream gives its own.
-    pub(crate) fn answered_with(&mut self, headers: &HeaderMap) {
-        if let Some(id) = headers.get("x-amz-request-id").and_then(|id| id.to_str().ok())
-            && id != self.id
-            && !self.left_out
-        {
-            id.clone_into(&mut self.id);
+    /// Takes the status and the id of the answer; an upstream gives its own.
+    pub(crate) fn answered(&mut self, status: u16, headers: &HeaderMap) {
+        if !self.left_out {
+            self.status = Some(status);
+            let id = headers.get("x-amz-request-id").and_then(|id| id.to_str().ok());
+            id.unwrap_or_default().clone_into(&mut self.id);
         }
+    }
+
+    /// The request gets no answer that would tell its id.
+    pub(crate) fn lost(&mut self, id: String) {
+        self.id = id;
     }
 
     /// Requests to the control paths are not S3's and are not journalled.
@@ -141,8 +145,9 @@ impl Record {
 
 /// The size of a body without its framing, as its head says.
 pub(crate) fn body_size(headers: &HeaderMap) -> u64 {
-    let number = |name| headers.get(name).and_then(|value| value.to_str().ok()?.parse().ok());
-    number("x-amz-decoded-content-length").or_else(|| number("content-length")).unwrap_or(0)
+    let number = |value: Option<&HeaderValue>| value.and_then(|value| value.to_str().ok()?.parse().ok());
+    let decoded = number(headers.get("x-amz-decoded-content-length"));
+    decoded.or_else(|| number(headers.get(CONTENT_LENGTH))).unwrap_or(0)
 }
 
 /// The requests of one server. Clones are handles to the same journal.
@@ -151,13 +156,20 @@ pub struct Journal(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    ring: Mutex<VecDeque<Arc<Record>>>,
-    count: watch::Sender<u64>,
+    ring: Mutex<Ring>,
+    grown: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    records: VecDeque<Arc<Record>>,
+    /// The number of the last request.
+    last: u64,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        Self(Arc::new(Inner { ring: Mutex::default(), count: watch::Sender::new(0) }))
+        Self(Arc::new(Inner { ring: Mutex::default(), grown: watch::Sender::new(()) }))
     }
 }
 
@@ -184,50 +196,56 @@ impl Journal {
     /// Adds a request; its number is given here.
     pub(crate) fn add(&self, mut record: Record) {
         let mut ring = self.0.ring.lock();
-        record.number = *self.0.count.borrow() + 1;
-        if ring.len() == CAPACITY {
-            ring.pop_front();
+        ring.last += 1;
+        record.number = ring.last;
+        let oldest = if ring.records.len() == CAPACITY { ring.records.pop_front() } else { None };
+        ring.records.push_back(Arc::new(record));
+        // Who waits subscribes before it looks, so whoever is not counted yet finds the record.
+        if self.0.grown.receiver_count() > 0 {
+            self.0.grown.send_replace(());
         }
-        let number = record.number;
-        ring.push_back(Arc::new(record));
-        self.0.count.send_replace(number);
+        drop(ring);
+        drop(oldest); // its memory is given back while others go on
     }
 
     /// The requests that are remembered and fit, oldest first.
     pub fn filter(&self, fits: impl Fn(&Record) -> bool) -> Vec<Arc<Record>> {
-        self.0.ring.lock().iter().filter(|record| fits(record)).cloned().collect()
+        self.0.ring.lock().records.iter().filter(|record| fits(record)).cloned().collect()
     }
 
     /// The first `most` of the remembered requests after number `after`.
     pub(crate) fn after(&self, after: u64, most: usize) -> Vec<Arc<Record>> {
         let ring = self.0.ring.lock();
         // Numbers in the ring have no gaps.
-        let begin = ring.front().map_or(0, |first| (after + 1).saturating_sub(first.number));
+        let begin = ring.records.front().map_or(0, |first| (after + 1).saturating_sub(first.number));
         let begin = usize::try_from(begin).unwrap_or(usize::MAX);
-        ring.iter().skip(begin).take(most).cloned().collect()
+        ring.records.iter().skip(begin).take(most).cloned().collect()
     }
 
     /// Returns once there is a request after number `after`.
     pub(crate) async fn grown(&self, after: u64) {
-        // The sender lives as long as this journal.
-        if self.0.count.subscribe().wait_for(|count| *count > after).await.is_err() {
-            std::future::pending::<()>().await;
+        let mut grown = self.0.grown.subscribe();
+        while self.last() <= after {
+            // The sender lives as long as this journal.
+            if grown.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
         }
     }
 
     /// How many remembered requests fit.
     pub fn count(&self, fits: impl Fn(&Record) -> bool) -> usize {
-        self.0.ring.lock().iter().filter(|record| fits(record)).count()
+        self.0.ring.lock().records.iter().filter(|record| fits(record)).count()
     }
 
     /// The number of the last request.
     pub fn last(&self) -> u64 {
-        *self.0.count.borrow()
+        self.0.ring.lock().last
     }
 
     /// Forgets the requests so far; their number goes on counting.
     pub fn clear(&self) {
-        self.0.ring.lock().clear();
+        self.0.ring.lock().records.clear();
     }
 
     /// The next request after number `after` that fits; it may have come already.
@@ -240,14 +258,14 @@ impl Journal {
         within: Duration,
         fits: impl Fn(&Record) -> bool,
     ) -> Result<Arc<Record>, Unmet> {
-        let mut count = self.0.count.subscribe();
+        let mut grown = self.0.grown.subscribe();
         let search = async {
             loop {
                 let first = self.filter(|record| record.number > after && fits(record)).into_iter().next();
-                // The sender lives as long as this journal, so there is always a next count to wait for.
+                // The sender lives as long as this journal, so there is always more to wait for.
                 match first {
                     Some(record) => return record,
-                    None if count.changed().await.is_err() => std::future::pending::<()>().await,
+                    None if grown.changed().await.is_err() => std::future::pending::<()>().await,
                     None => {}
                 }
             }
@@ -281,7 +299,7 @@ mod tests {
 
     fn record(key: &str) -> Record {
         let (head, ()) = http::Request::new(()).into_parts();
-        let mut record = Record::begin("ID".into(), Instant::from_epoch_ms(0), None, &head);
+        let mut record = Record::begin(Instant::from_epoch_ms(0), None, &head);
         record.name(Some("data"), key);
         record
     }

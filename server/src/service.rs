@@ -190,7 +190,7 @@ impl Service {
         let now = self.now();
         let id = RequestId(self.random());
         let mut record = match self.settings.journal {
-            true => Record::begin(id.header(), now, peer.map(|peer| peer.connection), &head),
+            true => Record::begin(now, peer.map(|peer| peer.connection), &head),
             false => Record::left_out(now),
         };
         let ending = match self.answer(&mut head, body, now, peer, &mut record).await {
@@ -202,11 +202,13 @@ impl Service {
         let ending = match ending {
             Ending::Answer(mut response) => {
                 finish(&mut response, &head, now, &id);
-                record.answered_with(response.headers());
-                record.status = Some(response.status().as_u16());
+                record.answered(response.status().as_u16(), response.headers());
                 Ending::Answer(response)
             }
-            lost => lost,
+            lost => {
+                record.lost(id.header());
+                lost
+            }
         };
         if let Some(record) = record.end(began.elapsed()) {
             tracing::info!(
