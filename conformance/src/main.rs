@@ -235,7 +235,11 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
         () = interrupted() => None,
     };
     head.duration_ms = u64::try_from((clock() - start).whole_milliseconds()).unwrap_or_default();
-    if let Err(why) = sweep::empty(&client, &prefix).await {
+    let emptied = match &entries {
+        Some(_) => sweep::empty(&client, &prefix).await,
+        None => sweep::empty_of_stragglers(&client, &prefix).await,
+    };
+    if let Err(why) = emptied {
         eprintln!("assay-certify: keys under {prefix} may remain: {why}");
     }
     let Some(entries) = entries else {

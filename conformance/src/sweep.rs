@@ -19,6 +19,9 @@ const ROUNDS: usize = 5;
 const STAMP: &[time::format_description::BorrowedFormatItem<'static>] =
     format_description!("[year][month][day]T[hour][minute][second]Z");
 
+/// How long after a listing a request that was under way may take effect and still be found.
+const STRAGGLERS: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Why a prefix could not be emptied.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
@@ -87,6 +90,23 @@ pub async fn empty(client: &Client, prefix: &str) -> Result<usize, SweepError> {
         remove(client, calls).await?;
     }
     Err(SweepError::Refused(format!("{prefix} still has keys after {ROUNDS} rounds of deleting")))
+}
+
+/// The same for a run that was cut: requests that were under way then may take effect after a listing that found
+/// nothing, so it ends only when a round after a pause finds nothing either.
+///
+/// # Errors
+/// Those of [`empty`].
+pub async fn empty_of_stragglers(client: &Client, prefix: &str) -> Result<usize, SweepError> {
+    let mut removed = empty(client, prefix).await?;
+    for _ in 0..ROUNDS {
+        tokio::time::sleep(STRAGGLERS).await;
+        match empty(client, prefix).await? {
+            0 => break,
+            late => removed += late,
+        }
+    }
+    Ok(removed)
 }
 
 async fn remove(client: &Client, calls: Vec<Call>) -> Result<(), SweepError> {
