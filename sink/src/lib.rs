@@ -1,6 +1,8 @@
 //! Crash-durable S3 sink for change streams.
 //!
-//! So far this holds the key layout's building block, the table segment and its limits; the protocol stands
-//! on it.
+//! [`model`] holds the nouns of the protocol without I/O, [`store`] the door to the bucket, [`env`] what a
+//! sink runs in.
 
+pub mod env;
 pub mod model;
+pub mod store;

@@ -1,3 +1,4 @@
-//! Nouns, without I/O.
+//! Nouns of the protocol, without I/O.
 
+pub mod ids;
 pub mod key;
