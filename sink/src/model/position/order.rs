@@ -1,0 +1,163 @@
+//! Where one position lies, seen from another.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use super::snapshot::SnapshotPhase;
+use super::{Point, Position, PositionError, SnapshotPoint};
+
+/// Where the next position lies, seen from the one before it. Not every two positions can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// The next one is ahead.
+    Greater,
+    /// The same position.
+    Equal,
+    /// The next one is behind.
+    Less,
+    /// Neither is ahead: GTID sets that each have something of their own, another lineage, another server.
+    Incomparable,
+}
+
+impl Order {
+    pub(super) fn of<T: Ord>(previous: T, next: T) -> Self {
+        match next.cmp(&previous) {
+            Ordering::Greater => Self::Greater,
+            Ordering::Equal => Self::Equal,
+            Ordering::Less => Self::Less,
+        }
+    }
+
+    /// Seen from the other side.
+    #[must_use]
+    pub const fn reversed(self) -> Self {
+        match self {
+            Self::Greater => Self::Less,
+            Self::Less => Self::Greater,
+            same => same,
+        }
+    }
+}
+
+impl Position {
+    /// Where `next` is, seen from here.
+    ///
+    /// GTID sets are ordered by inclusion, LSNs by number, binlog coordinates by the file's number and the
+    /// offset, a snapshot by phase and then within its table; at one point the transaction of which more
+    /// events are included (`sub`) is ahead. Another lineage can't be compared, with one exception: a stream
+    /// of the same source and generation follows a snapshot that is done. It does not follow one that runs.
+    ///
+    /// Two tables of a running snapshot are incomparable here: a publisher compares with
+    /// [`TableOrder::compare`], which knows how tables follow each other.
+    #[must_use]
+    pub fn compare(&self, next: &Self) -> Order {
+        if self.lineage != next.lineage || self.position_type() != next.position_type() {
+            return self.hand_over(next);
+        }
+        let points = match (&self.point, &next.point) {
+            (Point::MysqlGtid(here), Point::MysqlGtid(there)) => here.compare(there),
+            (Point::MysqlBinlog(here), Point::MysqlBinlog(there)) => here.compare(there),
+            (Point::PgLsn(here), Point::PgLsn(there)) => Order::of(here, there),
+            (Point::Snapshot(here), Point::Snapshot(there)) => here.compare(there),
+            _ => Order::Incomparable,
+        };
+        if points == Order::Equal { Order::of(self.sub, next.sub) } else { points }
+    }
+
+    /// From a snapshot that is done to a stream of the same source.
+    fn hand_over(&self, next: &Self) -> Order {
+        let one_source = self.lineage.source_id() == next.lineage.source_id()
+            && self.lineage.generation() == next.lineage.generation();
+        match (&self.point, &next.point) {
+            (Point::Snapshot(_), Point::Snapshot(_)) => Order::Incomparable,
+            (Point::Snapshot(done), _) if one_source && done.phase == SnapshotPhase::Done => Order::Greater,
+            (_, Point::Snapshot(done)) if one_source && done.phase == SnapshotPhase::Done => Order::Less,
+            _ => Order::Incomparable,
+        }
+    }
+}
+
+/// Namespace and table.
+type Table = (String, String);
+
+/// How the tables of a snapshot follow each other: in the order of a list, or in any order with each table at
+/// most once a run. In the second case it remembers the tables that it was shown by [`TableOrder::observe`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableOrder {
+    declared: Option<Vec<Table>>,
+    /// Run that `left` belongs to: source, scope and generation.
+    run: Option<super::Lineage>,
+    /// Tables of this run that are over.
+    left: BTreeSet<Table>,
+    /// The table being read.
+    current: Option<Table>,
+}
+
+impl TableOrder {
+    /// In any order, each table at most once a run.
+    #[must_use]
+    pub fn any() -> Self {
+        Self::default()
+    }
+
+    /// In the order of `tables` (namespace and table), from configuration or a run's first event. A table that
+    /// is not in the list can't be compared.
+    ///
+    /// # Errors
+    /// [`PositionError::TableTwice`].
+    pub fn declared(tables: Vec<(String, String)>) -> Result<Self, PositionError> {
+        let mut seen = BTreeSet::new();
+        if let Some((namespace, table)) = tables.iter().find(|table| !seen.insert(*table)) {
+            return Err(PositionError::TableTwice { table: format!("{namespace}.{table}") });
+        }
+        Ok(Self { declared: Some(tables), ..Self::default() })
+    }
+
+    /// Takes note of a committed position, in order of commits; after a restart, of those that recovery
+    /// found. Another run starts with no table read.
+    pub fn observe(&mut self, committed: &Position) {
+        let Point::Snapshot(point) = &committed.point else { return };
+        if self.run.as_ref() != Some(&committed.lineage) {
+            self.run = Some(committed.lineage.clone());
+            self.left.clear();
+            self.current = None;
+        }
+        let is_current = self.current.as_ref().is_some_and(|table| table_is(table, point));
+        if point.phase == SnapshotPhase::Running && !is_current {
+            let table = (point.namespace.clone(), point.table.clone());
+            self.left.extend(self.current.replace(table));
+        }
+    }
+
+    /// [`Position::compare`], where two tables of one running snapshot can be compared as well.
+    #[must_use]
+    pub fn compare(&self, previous: &Position, next: &Position) -> Order {
+        match (&previous.point, &next.point) {
+            (Point::Snapshot(here), Point::Snapshot(there))
+                if previous.lineage == next.lineage
+                    && here.phase == SnapshotPhase::Running
+                    && there.phase == SnapshotPhase::Running
+                    && !here.same_table(there) =>
+            {
+                self.compare_tables(&previous.lineage, here, there)
+            }
+            _ => previous.compare(next),
+        }
+    }
+
+    fn compare_tables(&self, run: &super::Lineage, here: &SnapshotPoint, there: &SnapshotPoint) -> Order {
+        if let Some(tables) = &self.declared {
+            let place = |point| tables.iter().position(|table| table_is(table, point));
+            return match (place(here), place(there)) {
+                (Some(here), Some(there)) => Order::of(here, there),
+                _ => Order::Incomparable,
+            };
+        }
+        let over = self.run.as_ref() == Some(run) && self.left.iter().any(|table| table_is(table, there));
+        if over { Order::Less } else { Order::Greater }
+    }
+}
+
+fn table_is((namespace, table): &Table, point: &SnapshotPoint) -> bool {
+    *table == point.table && *namespace == point.namespace
+}
