@@ -4,11 +4,17 @@
 //! write condition is an answer of the store, never yet an outcome of the protocol: an earlier try of the same
 //! write may have landed, and only reading tells.
 
+mod memory;
+mod s3;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
+
+pub use self::memory::MemoryStore;
+pub use self::s3::{Access, Addressing, BodyGate, S3Settings, S3Store, SettingsError};
 
 /// A boxed future, so that stores can be wrapped at run time: by faults, by a journal, by a crash.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
