@@ -2,7 +2,6 @@
 
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{self, Runtime};
@@ -87,7 +86,7 @@ impl Server {
         after: u64,
         within: Duration,
         fits: impl Fn(&Record) -> bool,
-    ) -> Result<Arc<Record>, Unmet> {
+    ) -> Result<Record, Unmet> {
         self.wait(self.journal().wait_for(after, within, fits))
     }
 

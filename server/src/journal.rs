@@ -1,7 +1,6 @@
-//! The journal: what was asked, what acted on it, what was answered. A bounded ring, so that it never leaks;
+//! The journal: what was asked, what acted on it, what was answered. Bounded in bytes, so that it never leaks;
 //! it holds no secret, no signature and no body.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +13,9 @@ use tokio::sync::watch;
 use crate::fault::Fired;
 use crate::instant::Instant;
 
-/// Requests that are remembered. Older ones are dropped; their number goes on counting.
-const CAPACITY: usize = 10_000;
+mod ring;
+
+use ring::{Copied, Ring};
 
 /// A rule that hit a request.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -150,7 +150,8 @@ pub(crate) fn body_size(headers: &HeaderMap) -> u64 {
     decoded.or_else(|| number(headers.get(CONTENT_LENGTH))).unwrap_or(0)
 }
 
-/// The requests of one server. Clones are handles to the same journal.
+/// The requests of one server: the newest, up to 1 MiB of them, which are about 13,000 with keys of 20 characters.
+/// Older ones are dropped; their number goes on counting. Clones are handles to the same journal.
 #[derive(Clone, Debug)]
 pub struct Journal(Arc<Inner>);
 
@@ -158,13 +159,6 @@ pub struct Journal(Arc<Inner>);
 struct Inner {
     ring: Mutex<Ring>,
     grown: watch::Sender<()>,
-}
-
-#[derive(Debug, Default)]
-struct Ring {
-    records: VecDeque<Arc<Record>>,
-    /// The number of the last request.
-    last: u64,
 }
 
 impl Default for Journal {
@@ -194,32 +188,27 @@ pub enum Unmet {
 
 impl Journal {
     /// Adds a request; its number is given here.
-    pub(crate) fn add(&self, mut record: Record) {
-        let mut ring = self.0.ring.lock();
-        ring.last += 1;
-        record.number = ring.last;
-        let oldest = if ring.records.len() == CAPACITY { ring.records.pop_front() } else { None };
-        ring.records.push_back(Arc::new(record));
+    pub(crate) fn add(&self, record: &Record) {
+        self.0.ring.lock().add(record);
         // Who waits subscribes before it looks, so whoever is not counted yet finds the record.
         if self.0.grown.receiver_count() > 0 {
             self.0.grown.send_replace(());
         }
-        drop(ring);
-        drop(oldest); // its memory is given back while others go on
+    }
+
+    /// The requests that are remembered after number `after`, at least the first `most` of them.
+    fn copy(&self, after: u64, most: usize) -> Copied {
+        self.0.ring.lock().after(after, most)
     }
 
     /// The requests that are remembered and fit, oldest first.
-    pub fn filter(&self, fits: impl Fn(&Record) -> bool) -> Vec<Arc<Record>> {
-        self.0.ring.lock().records.iter().filter(|record| fits(record)).cloned().collect()
+    pub fn filter(&self, fits: impl Fn(&Record) -> bool) -> Vec<Record> {
+        self.copy(0, usize::MAX).records().filter(|record| fits(record)).collect()
     }
 
     /// The first `most` of the remembered requests after number `after`.
-    pub(crate) fn after(&self, after: u64, most: usize) -> Vec<Arc<Record>> {
-        let ring = self.0.ring.lock();
-        // Numbers in the ring have no gaps.
-        let begin = ring.records.front().map_or(0, |first| (after + 1).saturating_sub(first.number));
-        let begin = usize::try_from(begin).unwrap_or(usize::MAX);
-        ring.records.iter().skip(begin).take(most).cloned().collect()
+    pub(crate) fn after(&self, after: u64, most: usize) -> Vec<Record> {
+        self.copy(after, most).records().take(most).collect()
     }
 
     /// Returns once there is a request after number `after`.
@@ -235,17 +224,17 @@ impl Journal {
 
     /// How many remembered requests fit.
     pub fn count(&self, fits: impl Fn(&Record) -> bool) -> usize {
-        self.0.ring.lock().records.iter().filter(|record| fits(record)).count()
+        self.copy(0, usize::MAX).records().filter(|record| fits(record)).count()
     }
 
     /// The number of the last request.
     pub fn last(&self) -> u64 {
-        self.0.ring.lock().last
+        self.0.ring.lock().last()
     }
 
     /// Forgets the requests so far; their number goes on counting.
     pub fn clear(&self) {
-        self.0.ring.lock().records.clear();
+        self.0.ring.lock().clear();
     }
 
     /// The next request after number `after` that fits; it may have come already.
@@ -257,16 +246,20 @@ impl Journal {
         after: u64,
         within: Duration,
         fits: impl Fn(&Record) -> bool,
-    ) -> Result<Arc<Record>, Unmet> {
+    ) -> Result<Record, Unmet> {
         let mut grown = self.0.grown.subscribe();
         let search = async {
+            let mut seen = after;
             loop {
-                let first = self.filter(|record| record.number > after && fits(record)).into_iter().next();
+                for record in self.copy(seen, usize::MAX).records() {
+                    if fits(&record) {
+                        return record;
+                    }
+                    seen = record.number;
+                }
                 // The sender lives as long as this journal, so there is always more to wait for.
-                match first {
-                    Some(record) => return record,
-                    None if grown.changed().await.is_err() => std::future::pending::<()>().await,
-                    None => {}
+                if grown.changed().await.is_err() {
+                    std::future::pending::<()>().await;
                 }
             }
         };
@@ -305,21 +298,19 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_is_bounded_and_numbers_go_on() {
+    fn a_journal_that_is_cleared_goes_on_counting() {
         let journal = Journal::default();
-        for _ in 0..CAPACITY + 5 {
-            journal.add(record("k"));
+        for _ in 0..5 {
+            journal.add(&record("k"));
         }
         let numbers = |after, most| -> Vec<u64> {
             journal.after(after, most).iter().map(|record| record.number).collect()
         };
-        assert_eq!(numbers(0, 2), [6, 7]);
-        assert_eq!(numbers(CAPACITY as u64 + 3, 9), [CAPACITY as u64 + 4, CAPACITY as u64 + 5]);
-        assert_eq!(numbers(CAPACITY as u64 + 5, 9), [0_u64; 0]);
-        let all = journal.filter(|_| true);
-        assert_eq!((all.len(), all[0].number, journal.last()), (CAPACITY, 6, CAPACITY as u64 + 5));
+        assert_eq!((numbers(0, 2), numbers(3, 9), numbers(5, 9)), (vec![1, 2], vec![4, 5], vec![]));
         journal.clear();
-        assert_eq!((journal.count(|_| true), journal.last()), (0, CAPACITY as u64 + 5));
+        assert_eq!((journal.count(|_| true), journal.last()), (0, 5));
+        journal.add(&record("k"));
+        assert_eq!(numbers(0, 9), [6]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -328,9 +319,9 @@ mod tests {
         let is_b = |record: &Record| record.key.as_deref() == Some("b");
         let waiting = journal.wait_for(0, Duration::from_secs(9), is_b);
         let adding = async {
-            journal.add(record("a"));
+            journal.add(&record("a"));
             tokio::task::yield_now().await;
-            journal.add(record("b"));
+            journal.add(&record("b"));
         };
         let (found, ()) = tokio::join!(waiting, adding);
         assert_eq!(found.unwrap().number, 2);

@@ -218,7 +218,7 @@ impl Service {
                 status = record.status,
                 "request"
             );
-            self.journal.add(record);
+            self.journal.add(&record);
         }
         ending
     }

@@ -259,7 +259,7 @@ async fn the_same_seed_and_requests_give_the_same_faults_and_journal() {
             rig.put(&format!("k{number}"), "v").await;
         }
         let records = rig.engine.journal().filter(|_| true);
-        records.iter().map(|record| without_times(record)).collect::<Vec<_>>()
+        records.iter().map(without_times).collect::<Vec<_>>()
     };
     let (first, again, other) = (run(5).await, run(5).await, run(6).await);
     assert_eq!(first, again);

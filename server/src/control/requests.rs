@@ -1,6 +1,5 @@
 //! The journal over HTTP: read, followed, waited for.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -164,6 +163,6 @@ async fn follow(
     }
 }
 
-fn line(record: &Arc<Record>) -> String {
+fn line(record: &Record) -> String {
     json!(record).to_string()
 }

@@ -215,7 +215,7 @@ async fn deviations_that_a_head_tells_are_shown_in_front_of_a_provider() {
     assert_eq!(refused.code(), "InvalidArgument");
     pair.stored("/bucket/0123456789/k").await.expect(404);
     let named = |record: &Record| record.deviations.clone();
-    let acted: Vec<_> = pair.proxy.journal().filter(|_| true).iter().map(|record| named(record)).collect();
+    let acted: Vec<_> = pair.proxy.journal().filter(|_| true).iter().map(named).collect();
     let both = vec!["ignore-if-none-match-put", "drop-metadata"];
     assert_eq!(acted, [both.clone(), both, vec!["segment-limit"]]);
 
