@@ -14,6 +14,7 @@
 mod binlog;
 mod canonical;
 mod decimal;
+mod digest;
 mod error;
 mod gtid;
 mod lineage;
@@ -24,6 +25,7 @@ mod snapshot;
 mod uuid;
 
 pub use binlog::BinlogPoint;
+pub use digest::{DigestAnswer, DigestQuery};
 pub use error::PositionError;
 pub use gtid::{Gtid, GtidSet, MAX_TRANSACTION_NUMBER};
 pub use lineage::{Lineage, PositionType};

@@ -161,3 +161,117 @@ impl TableOrder {
 fn table_is((namespace, table): &Table, point: &SnapshotPoint) -> bool {
     *table == point.table && *namespace == point.namespace
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::position::{Lineage, PositionType};
+
+    fn position(position_type: PositionType, scope: &str, text: &str, sub: u64) -> Position {
+        Position::parse(position_type, Lineage::new("shop", scope, 1).unwrap(), text, sub).unwrap()
+    }
+
+    fn snapshot(run: &str, phase: &str, table: &str, chunk: u64, offset: u64) -> Position {
+        let text = format!(
+            r#"{{"phase":"{phase}","namespace":"public","table":"{table}","chunk":{chunk},"offset":{offset},"cursor":""}}"#
+        );
+        position(PositionType::Snapshot, run, &text, 0)
+    }
+
+    #[track_caller]
+    fn check(previous: &Position, next: &Position, expected: Order) {
+        assert_eq!(previous.compare(next), expected, "{previous:?} -> {next:?}");
+        assert_eq!(next.compare(previous), expected.reversed(), "{next:?} -> {previous:?}");
+    }
+
+    #[test]
+    fn binlog_files_follow_each_other_by_number() {
+        let at = |text| position(PositionType::MysqlBinlog, "server", text, 0);
+        for (previous, next, expected) in [
+            ("mysql-bin.000042:4", "mysql-bin.000042:5", Order::Greater),
+            ("mysql-bin.000042:900", "mysql-bin.000043:4", Order::Greater),
+            ("mysql-bin.999999:900", "mysql-bin.1000000:4", Order::Greater),
+            ("mysql-bin.000009:900", "mysql-bin.000010:4", Order::Greater),
+            ("b.18446744073709551615:1", "b.18446744073709551616:0", Order::Greater),
+            ("mysql-bin.000042:4", "mysql-bin.000042:4", Order::Equal),
+            ("mysql-bin.000042:4", "mysql-bin.42:5", Order::Incomparable),
+            ("mysql-bin.000042:4", "mysql-bin.43:4", Order::Greater),
+            ("mysql-bin.000042:4", "binlog.000043:4", Order::Incomparable),
+        ] {
+            check(&at(previous), &at(next), expected);
+        }
+    }
+
+    #[test]
+    fn lsns_are_ordered_by_number_within_their_timeline() {
+        let at = |scope, text, sub| position(PositionType::PgLsn, scope, text, sub);
+        check(&at("7/1", "9/0", 0), &at("7/1", "10/0", 0), Order::Greater);
+        check(&at("7/1", "0/FFFFFFFF", 9), &at("7/1", "1/0", 0), Order::Greater);
+        check(&at("7/1", "1/0", 0), &at("7/1", "1/0", 1), Order::Greater);
+        check(&at("7/1", "1/0", 0), &at("7/2", "2/0", 0), Order::Incomparable);
+    }
+
+    #[test]
+    fn only_a_snapshot_that_is_done_is_followed_by_a_stream() {
+        let stream = position(PositionType::PgLsn, "7/1", "16/B374D848", 0);
+        check(&snapshot("r", "done", "orders", 3, 0), &stream, Order::Greater);
+        check(&snapshot("r", "running", "orders", 3, 0), &stream, Order::Incomparable);
+        for (source, generation) in [("shop", 2), ("shed", 1)] {
+            let mut other = stream.clone();
+            other.lineage = Lineage::new(source, "7/1", generation).unwrap();
+            check(&snapshot("r", "done", "orders", 3, 0), &other, Order::Incomparable);
+        }
+        let coordinate = position(PositionType::MysqlBinlog, "server", "mysql-bin.000042:4", 0);
+        check(&stream, &coordinate, Order::Incomparable);
+    }
+
+    #[test]
+    fn a_snapshot_goes_by_phase_then_chunk_then_row() {
+        let at = |phase, chunk, offset| snapshot("r", phase, "orders", chunk, offset);
+        check(&at("running", 1, 900), &at("running", 2, 0), Order::Greater);
+        check(&at("running", 2, 0), &at("running", 2, 1), Order::Greater);
+        check(&at("running", 9, 9), &at("done", 0, 0), Order::Greater);
+        check(&at("done", 1, 0), &at("done", 2, 0), Order::Incomparable);
+        check(&at("running", 1, 0), &snapshot("s", "running", "orders", 2, 0), Order::Incomparable);
+        let mut other_cursor = at("running", 1, 0);
+        if let Point::Snapshot(point) = &mut other_cursor.point {
+            point.cursor.push('x');
+        }
+        check(&at("running", 1, 0), &other_cursor, Order::Incomparable);
+    }
+
+    #[test]
+    fn tables_follow_their_declared_list() {
+        let at = |table| snapshot("r", "running", table, 1, 0);
+        let list = ["users", "orders"].map(|table| ("public".to_owned(), table.to_owned()));
+        let mut order = TableOrder::declared(list.to_vec()).unwrap();
+        check(&at("users"), &at("orders"), Order::Incomparable);
+        order.observe(&at("users"));
+        assert_eq!(order.compare(&at("users"), &at("orders")), Order::Greater);
+        assert_eq!(order.compare(&at("orders"), &at("users")), Order::Less);
+        assert_eq!(order.compare(&at("users"), &at("audit")), Order::Incomparable);
+        assert_eq!(order.compare(&at("users"), &snapshot("r", "running", "users", 2, 0)), Order::Greater);
+        assert_eq!(order.compare(&at("users"), &snapshot("r", "done", "", 0, 0)), Order::Greater);
+        assert_eq!(
+            TableOrder::declared([list[0].clone(), list[0].clone()].to_vec()),
+            Err(PositionError::TableTwice { table: "public.users".to_owned() })
+        );
+    }
+
+    #[test]
+    fn without_a_list_each_table_comes_once_a_run() {
+        let at = |run, table, chunk| snapshot(run, "running", table, chunk, 0);
+        let mut order = TableOrder::any();
+        for (table, chunk) in [("orders", 1), ("orders", 2), ("users", 1)] {
+            order.observe(&at("r", table, chunk));
+        }
+        let now = at("r", "users", 1);
+        assert_eq!(order.compare(&now, &at("r", "users", 2)), Order::Greater);
+        assert_eq!(order.compare(&now, &at("r", "audit", 1)), Order::Greater);
+        assert_eq!(order.compare(&now, &at("r", "orders", 3)), Order::Less);
+        // A batch that was refused changes nothing; another run reads every table anew.
+        assert_eq!(order.compare(&now, &at("s", "orders", 1)), Order::Incomparable);
+        order.observe(&at("s", "orders", 1));
+        assert_eq!(order.compare(&at("s", "orders", 1), &at("s", "users", 1)), Order::Greater);
+    }
+}

@@ -2,6 +2,9 @@
 
 mod text;
 
+#[cfg(test)]
+mod tests;
+
 use super::canonical::Reader;
 use super::uuid::ServerUuid;
 use super::{Order, PositionError, PositionType};
