@@ -22,7 +22,7 @@ const LAYERS: [Allowed; 9] = [
         tests: &[],
     },
     Allowed { package: "sinks", normal: &[], tests: &["assay-server", "assay-fixtures"] },
-    Allowed { package: "assay-oracle", normal: &[], tests: &["assay-fixtures"] },
+    Allowed { package: "assay-oracle", normal: &[], tests: &["assay-server"] },
     Allowed {
         package: "assay-campaign",
         normal: &["sinks", "assay-oracle", "assay-server"],
