@@ -238,6 +238,11 @@ mod tests {
             point.cursor.push('x');
         }
         check(&at("running", 1, 0), &other_cursor, Order::Incomparable);
+        let mut other_namespace = at("running", 2, 0);
+        if let Point::Snapshot(point) = &mut other_namespace.point {
+            point.namespace.push('x');
+        }
+        check(&at("running", 1, 0), &other_namespace, Order::Incomparable);
     }
 
     #[test]
@@ -271,7 +276,7 @@ mod tests {
         assert_eq!(order.compare(&now, &at("r", "orders", 3)), Order::Less);
         // A batch that was refused changes nothing; another run reads every table anew.
         assert_eq!(order.compare(&now, &at("s", "orders", 1)), Order::Incomparable);
-        order.observe(&at("s", "orders", 1));
-        assert_eq!(order.compare(&at("s", "orders", 1), &at("s", "users", 1)), Order::Greater);
+        order.observe(&at("s", "users", 1));
+        assert_eq!(order.compare(&at("s", "users", 1), &at("s", "orders", 1)), Order::Greater);
     }
 }

@@ -35,7 +35,7 @@ impl FromStr for Gtid {
             && let [Interval { first, last }] = **intervals
             && first == last
         {
-            return Ok(Self { uuid: *uuid, tag: tag.clone(), number: first });
+            return Ok(Self { uuid: *uuid, tag: *tag, number: first });
         }
         Err(PositionError::NotOneGtid { text: text.to_owned() })
     }
@@ -128,8 +128,8 @@ impl fmt::Display for GtidSet {
                 write!(f, "{comma}{}", member.uuid)?;
                 before = Some(member.uuid);
             }
-            if !member.tag.0.is_empty() {
-                write!(f, ":{}", member.tag.0)?;
+            if !member.tag.is_none() {
+                write!(f, ":{}", member.tag)?;
             }
             for interval in &member.intervals {
                 write!(f, ":{interval}")?;
@@ -142,8 +142,8 @@ impl fmt::Display for GtidSet {
 impl fmt::Display for Gtid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.uuid)?;
-        if !self.tag.0.is_empty() {
-            write!(f, ":{}", self.tag.0)?;
+        if !self.tag.is_none() {
+            write!(f, ":{}", self.tag)?;
         }
         write!(f, ":{}", self.number)
     }
