@@ -1,10 +1,17 @@
 //! Crash-durable S3 sink for change streams.
 //!
 //! [`model`] holds the nouns of the protocol without I/O, [`store`] the door to the bucket, [`mod@env`] what a
-//! sink runs in; [`metrics`] is what it counts, [`endpoint`] where that is read.
+//! sink runs in; [`metrics`] is what it counts, [`endpoint`] where that is read. [`plan`] thinks the verbs of the
+//! protocol, [`run`] does them, [`mod@sink`] is the handle that they serve.
 
 pub mod endpoint;
 pub mod env;
+pub mod error;
+pub mod local;
 pub mod metrics;
 pub mod model;
+pub mod plan;
+pub mod point;
+pub mod run;
+pub mod sink;
 pub mod store;

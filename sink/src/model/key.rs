@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use super::ids::Digest;
+
 /// Longest segment between two slashes, in bytes: file-backed stores refuse 256, some with a 500.
 pub const MAX_SEGMENT_BYTES: usize = 200;
 
@@ -133,6 +135,156 @@ impl PipelineRoot {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// What every object of the pipeline begins with, for a listing.
+    #[must_use]
+    pub fn listing(&self) -> String {
+        format!("{self}/")
+    }
+
+    /// What every object of the manifest begins with, the probe's too.
+    #[must_use]
+    pub fn manifest(&self) -> String {
+        format!("{self}/_manifest/")
+    }
+
+    /// What every key of the probe begins with.
+    #[must_use]
+    pub fn probe(&self) -> String {
+        format!("{self}/_manifest/probe/")
+    }
+
+    /// The one mutable object.
+    #[must_use]
+    pub fn head(&self) -> String {
+        format!("{self}/_manifest/HEAD")
+    }
+
+    /// What every entry begins with.
+    #[must_use]
+    pub fn entries(&self) -> String {
+        format!("{self}/_manifest/entries/")
+    }
+
+    /// One entry, whose frame has the SHA-256 `content`. The name is no slot: HEAD decides.
+    #[must_use]
+    pub fn entry(&self, seq: u64, epoch: u64, content: Digest) -> String {
+        format!("{self}/_manifest/entries/{seq:020}-{epoch:010}-{content}.entry")
+    }
+
+    /// One inventory, whose frame has the SHA-256 `content`.
+    #[must_use]
+    pub fn inventory(&self, from: u64, to: u64, content: Digest) -> String {
+        format!("{self}/_manifest/inventory/{from:020}-{to:020}-{content}.inv")
+    }
+
+    /// One rollup, whose frame has the SHA-256 `content`.
+    #[must_use]
+    pub fn rollup(&self, generation: u64, end_seq: u64, content: Digest) -> String {
+        format!("{self}/_manifest/rollups/{generation:010}-{end_seq:020}-{content}.rollup")
+    }
+
+    /// One table's data of one batch: `watermark` is the digest of its position, `content` the SHA-256 of the
+    /// stored bytes, `extension` without its dot.
+    #[must_use]
+    pub fn data(&self, table: &TableSegment, watermark: Digest, content: Digest, extension: &str) -> String {
+        format!("{self}/{table}/wm2-{watermark}/{content}.{extension}")
+    }
+
+    /// What a key of this pipeline names; nothing of a key that is none of ours. No key is ever acted upon for
+    /// its name alone: this is for checks against what a manifest says, and for messages.
+    #[must_use]
+    pub fn parse<'a>(&self, key: &'a str) -> Option<ObjectName<'a>> {
+        let rest = key.strip_prefix(self.as_str())?.strip_prefix('/')?;
+        let segments: Vec<&str> = rest.split('/').collect();
+        match segments[..] {
+            ["_manifest", "HEAD"] => Some(ObjectName::Head),
+            ["_manifest", "entries", name] => entry_name(name),
+            ["_manifest", ..] => None,
+            [table, "compacted", file] => {
+                let (content, extension) = content_name(file)?;
+                Some(ObjectName::Compacted { table, content, extension })
+            }
+            [table, batch, file] => {
+                if let Some(digest) = batch.strip_prefix("wm2-") {
+                    let (content, extension) = content_name(file)?;
+                    let watermark = digest.parse().ok()?;
+                    Some(ObjectName::Data { table, watermark, content, extension })
+                } else {
+                    let position = hex::decode(batch.strip_prefix("wm-")?).ok()?;
+                    Some(ObjectName::LegacyData { table, position })
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for PipelineRoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a key of a pipeline names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectName<'a> {
+    /// The one mutable object.
+    Head,
+    /// An entry.
+    Entry {
+        /// Its place in the chain.
+        seq: u64,
+        /// The epoch under which it was written.
+        epoch: u64,
+        /// SHA-256 of its frame.
+        content: Digest,
+    },
+    /// One table's data of one batch.
+    Data {
+        /// The table's segment.
+        table: &'a str,
+        /// Digest of the position.
+        watermark: Digest,
+        /// SHA-256 of the stored bytes.
+        content: Digest,
+        /// Without its dot.
+        extension: &'a str,
+    },
+    /// The same as releases before `wm2-` wrote it, with the position itself in the key.
+    LegacyData {
+        /// The table's segment.
+        table: &'a str,
+        /// The position, in whatever text it had.
+        position: Vec<u8>,
+    },
+    /// What compaction wrote.
+    Compacted {
+        /// The table's segment.
+        table: &'a str,
+        /// SHA-256 of the stored bytes.
+        content: Digest,
+        /// Without its dot.
+        extension: &'a str,
+    },
+}
+
+fn content_name(file: &str) -> Option<(Digest, &str)> {
+    let (content, extension) = file.split_once('.')?;
+    Some((content.parse().ok()?, extension)).filter(|_| !extension.is_empty())
+}
+
+fn entry_name(name: &str) -> Option<ObjectName<'static>> {
+    let mut parts = name.strip_suffix(".entry")?.split('-');
+    let digits = |text: &str, width: usize| {
+        let decimal = text.len() == width && text.bytes().all(|byte| byte.is_ascii_digit());
+        decimal.then(|| text.parse().ok()).flatten()
+    };
+    let seq = digits(parts.next()?, 20)?;
+    let epoch = parts.next().filter(|text| text.len() >= 10)?;
+    let epoch = digits(epoch, epoch.len())?;
+    let content = parts.next()?.parse().ok()?;
+    parts.next().is_none().then_some(ObjectName::Entry { seq, epoch, content })
 }
 
 fn check(segment: &str, of: &'static str) -> Result<(), KeyError> {
@@ -217,6 +369,41 @@ mod tests {
         assert!(PipelineRoot::new("", "", "jsonl").is_err());
         // A legacy directory can't be imitated: the equals sign is encoded.
         assert_eq!(PipelineRoot::new("", "table=x", "jsonl").unwrap().as_str(), "table%3Dx");
+    }
+
+    #[test]
+    fn names_are_built_and_read_back() {
+        let root = PipelineRoot::new("a/b", "orders.eu", "jsonl.zst").unwrap();
+        let (watermark, content) = (Digest::of(b"position"), Digest::of(b"bytes"));
+        let table = TableSegment::new("shop", "orders").unwrap();
+        let data = root.data(&table, watermark, content, "jsonl.gz");
+        assert_eq!(data, format!("a/b/orders%2Eeu/shop.orders/wm2-{watermark}/{content}.jsonl.gz"));
+        let named = ObjectName::Data { table: "shop.orders", watermark, content, extension: "jsonl.gz" };
+        assert_eq!(root.parse(&data), Some(named));
+        assert_eq!(root.parse(&root.head()), Some(ObjectName::Head));
+        let entry = root.entry(7, 3, content);
+        let name = format!("00000000000000000007-0000000003-{content}.entry");
+        assert_eq!(entry, format!("a/b/orders%2Eeu/_manifest/entries/{name}"));
+        assert_eq!(root.parse(&entry), Some(ObjectName::Entry { seq: 7, epoch: 3, content }));
+        let widest = root.entry(u64::MAX, u64::MAX, content);
+        assert_eq!(root.parse(&widest), Some(ObjectName::Entry { seq: u64::MAX, epoch: u64::MAX, content }));
+        let legacy = format!("a/b/orders%2Eeu/shop.orders/wm-{}/part-1.parquet", hex::encode("uuid:1-5"));
+        let named = ObjectName::LegacyData { table: "shop.orders", position: b"uuid:1-5".to_vec() };
+        assert_eq!(root.parse(&legacy), Some(named));
+        for other in [
+            "a/b/orders%2Eeu",
+            "a/b/orders%2Eeux/shop.orders/compacted/x",
+            "a/b/orders%2Eeu/_manifest/probe/x/y",
+            "a/b/orders%2Eeu/shop.orders/wm2-00/x.jsonl",
+            "a/b/orders%2Eeu/shop.orders/wm-0g/x.jsonl",
+            &entry.replace(".entry", ""),
+            &entry.replace("/00000000000000000007-", "/7-"),
+        ] {
+            assert_eq!(root.parse(other), None, "{other}");
+        }
+        let compacted = format!("{root}/shop.orders/compacted/{content}.parquet");
+        let named = ObjectName::Compacted { table: "shop.orders", content, extension: "parquet" };
+        assert_eq!(root.parse(&compacted), Some(named));
     }
 
     proptest! {

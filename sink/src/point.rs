@@ -1,0 +1,102 @@
+//! Named points of the protocol, at which a process can be made to end: after one durable action, before the
+//! next. Without the feature `protocol-points` reaching one does nothing.
+//!
+//! With it, the environment variable `ASSAY_PROTOCOL_POINT` arms one point of a process, which then ends with
+//! exit code 86 there, once. `ASSAY_PROTOCOL_POINT_FIRED` may name a file: the point fires only if it can
+//! create it, so that a restart with the same environment runs on, and the file proves that it fired.
+
+/// A point, between two durable actions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Point {
+    /// Data objects are written, the entry is not.
+    PubAfterData,
+    /// The entry is written, HEAD is not.
+    PubAfterEntry,
+    /// The hint is written too, HEAD is about to be swapped.
+    PubBeforeCas,
+    /// HEAD is swapped, and the answer known.
+    PubAfterCas,
+    /// Everything is done but the acknowledgement.
+    PubBeforeAck,
+    /// The closure is verified, the epoch is about to be acquired.
+    AcqBeforeCas,
+    /// The epoch is acquired.
+    AcqAfterCas,
+}
+
+impl Point {
+    /// Every point.
+    pub const ALL: [Self; 7] = [
+        Self::PubAfterData,
+        Self::PubAfterEntry,
+        Self::PubBeforeCas,
+        Self::PubAfterCas,
+        Self::PubBeforeAck,
+        Self::AcqBeforeCas,
+        Self::AcqAfterCas,
+    ];
+
+    /// Its name, as it is armed.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PubAfterData => "pub.after_data",
+            Self::PubAfterEntry => "pub.after_entry",
+            Self::PubBeforeCas => "pub.before_cas",
+            Self::PubAfterCas => "pub.after_cas",
+            Self::PubBeforeAck => "pub.before_ack",
+            Self::AcqBeforeCas => "acq.before_cas",
+            Self::AcqAfterCas => "acq.after_cas",
+        }
+    }
+}
+
+/// Whether this build can be armed.
+pub const ARMABLE: bool = cfg!(feature = "protocol-points");
+
+/// Exit code of a process that ended at a point: none of a panic, a signal or the sink's own.
+pub const EXIT_CODE: i32 = 86;
+
+/// Ends the process if `point` is armed.
+pub fn reach(point: Point) {
+    #[cfg(feature = "protocol-points")]
+    armed::reach(point);
+    #[cfg(not(feature = "protocol-points"))]
+    let _ = point;
+}
+
+#[cfg(feature = "protocol-points")]
+mod armed {
+    use super::{EXIT_CODE, Point};
+
+    pub(super) fn reach(point: Point) {
+        let armed = std::env::var("ASSAY_PROTOCOL_POINT");
+        if armed.as_deref() != Ok(point.name()) {
+            return;
+        }
+        if let Ok(record) = std::env::var("ASSAY_PROTOCOL_POINT_FIRED") {
+            let Ok(file) = std::fs::File::create_new(record) else { return };
+            // The record is the proof: without it on the disk the point has not fired.
+            if file.sync_all().is_err() {
+                return;
+            }
+        }
+        std::process::exit(EXIT_CODE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_point_is_reached_by_the_code() {
+        let run = [include_str!("run/publish.rs"), include_str!("run/acquire.rs"), include_str!("sink.rs")];
+        for point in Point::ALL {
+            let call = format!("point::reach(Point::{point:?})");
+            assert_eq!(run.iter().map(|text| text.matches(&call).count()).sum::<usize>(), 1, "{call}");
+        }
+        let names: std::collections::BTreeSet<&str> = Point::ALL.map(Point::name).into();
+        assert_eq!(names.len(), Point::ALL.len());
+    }
+}

@@ -1,0 +1,11 @@
+//! Verbs of the protocol, done: gather, plan, apply, and what an answer of the store means.
+
+pub mod acquire;
+pub mod create;
+mod parallel;
+pub mod patience;
+pub mod publish;
+pub mod read;
+pub mod recover;
+pub mod start;
+pub mod swap;

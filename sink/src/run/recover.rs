@@ -1,0 +1,294 @@
+//! Recovery: everything that HEAD reaches, verified. Reads only, so that whoever wants committed state uses it.
+
+use crate::env::Env;
+use crate::error::{Alarm, SinkError};
+use crate::model::chain;
+use crate::model::entry::{Entry, ObjectRecord, batch_digest};
+use crate::model::head::Head;
+use crate::model::ids::{Digest, Nonce};
+use crate::model::key::PipelineRoot;
+use crate::model::position::Position;
+use crate::model::rollup::{InventoryEntry, InventoryObject};
+use crate::model::view::View;
+use crate::run::patience::Patience;
+use crate::run::read;
+
+mod objects;
+mod rollups;
+mod tail;
+
+/// Requests that verification has under way at once.
+const PARALLEL: usize = 32;
+
+/// How far verification goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// The manifest, without looking at data objects.
+    Manifest,
+    /// The manifest, and that every data object is there with its size.
+    Objects,
+    /// All that, every data object's content, and every older generation of rollup.
+    Deep,
+}
+
+/// A verified stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// HEAD.
+    pub view: View,
+    /// Every committed entry from the first on, in order.
+    pub entries: Vec<Committed>,
+    /// The last entry, where there is one.
+    pub last: Option<Entry>,
+    /// Its position: where a source resumes.
+    pub position: Option<Position>,
+    /// What was accepted but should be looked at.
+    pub warnings: Vec<String>,
+}
+
+/// A committed entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Its place in the chain.
+    pub seq: u64,
+    /// Its whole key.
+    pub key: String,
+    /// SHA-256 of its frame.
+    pub sha256: Digest,
+    /// Where it was found.
+    pub content: Content,
+}
+
+/// What is known of a committed entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Itself.
+    Entry(Box<Entry>),
+    /// What an inventory has kept.
+    Inventory(InventoryEntry),
+}
+
+/// A data object, from an entry or an inventory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object<'a> {
+    /// The whole key, verbatim.
+    pub key: &'a str,
+    /// SHA-256 of the stored bytes.
+    pub sha256: Digest,
+    /// Stored bytes.
+    pub size: u64,
+    /// Rows in it.
+    pub rows: u64,
+}
+
+impl<'a> From<&'a ObjectRecord> for Object<'a> {
+    fn from(record: &'a ObjectRecord) -> Self {
+        Self { key: &record.key, sha256: record.sha256, size: record.size, rows: record.rows }
+    }
+}
+
+impl<'a> From<&'a InventoryObject> for Object<'a> {
+    fn from(record: &'a InventoryObject) -> Self {
+        Self { key: &record.key, sha256: record.sha256, size: record.size, rows: record.rows }
+    }
+}
+
+impl Committed {
+    /// Its objects, in the order of the entry.
+    #[must_use]
+    pub fn objects(&self) -> Vec<Object<'_>> {
+        match &self.content {
+            Content::Entry(entry) => entry.objects.iter().map(Object::from).collect(),
+            Content::Inventory(entry) => entry.objects.iter().map(Object::from).collect(),
+        }
+    }
+
+    /// Digest of its position.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        match &self.content {
+            Content::Entry(entry) => entry.position.digest,
+            Content::Inventory(entry) => entry.digest,
+        }
+    }
+
+    /// Its nonce, unless only an inventory has kept it.
+    #[must_use]
+    pub fn nonce(&self) -> Option<Nonce> {
+        match &self.content {
+            Content::Entry(entry) => Some(entry.nonce),
+            Content::Inventory(_) => None,
+        }
+    }
+
+    /// The identity of its content.
+    #[must_use]
+    pub fn batch_digest(&self) -> Digest {
+        batch_digest(self.objects().iter().map(|object| (object.key, &object.sha256)))
+    }
+}
+
+impl Recovered {
+    /// The entry at a place in the chain.
+    #[must_use]
+    pub fn at(&self, seq: u64) -> Option<&Committed> {
+        let index = usize::try_from(seq.checked_sub(1)?).ok()?;
+        self.entries.get(index)
+    }
+}
+
+/// Verifies what HEAD reaches. Nothing if the pipeline has nothing in the bucket but keys of probes.
+///
+/// # Errors
+/// An [`Alarm`] for what is missing, damaged or contradictory; [`SinkError::NewerWriter`] for what this release
+/// can't read; a refusal; [`SinkError::StoreUnavailable`] if a read has no answer within `patience`, which says
+/// nothing about the object.
+pub async fn recover(
+    env: &Env,
+    root: &PipelineRoot,
+    depth: Depth,
+    patience: &Patience,
+) -> Result<Option<Recovered>, SinkError> {
+    recover_from(env, root, depth, patience, None).await
+}
+
+/// The same, given what was verified before: only what came after is read.
+///
+/// # Errors
+/// Those of [`recover`], and [`Alarm::LostUpdate`] if HEAD does not descend from what was verified before.
+pub async fn recover_from(
+    env: &Env,
+    root: &PipelineRoot,
+    depth: Depth,
+    patience: &Patience,
+    known: Option<Recovered>,
+) -> Result<Option<Recovered>, SinkError> {
+    let Some(view) = head_or_nothing(env, root, patience, known.is_some()).await? else { return Ok(None) };
+    let known = match known {
+        Some(known) if known.view.etag == view.etag => return Ok(Some(known)),
+        Some(known) => still_valid(known, &view.head)?,
+        None => None,
+    };
+    let verification = Verification { env, root, patience, head: &view.head, depth };
+    let (entries, last, mut warnings) = verification.entries(known).await?;
+    let position = match &last {
+        Some(last) => Some(verification.watermark(last)?),
+        None => None,
+    };
+    warnings.sort();
+    warnings.dedup();
+    Ok(Some(Recovered { view, entries, last, position, warnings }))
+}
+
+/// HEAD, or that there is nothing at all.
+async fn head_or_nothing(
+    env: &Env,
+    root: &PipelineRoot,
+    patience: &Patience,
+    was_there: bool,
+) -> Result<Option<View>, SinkError> {
+    if let Some(view) = read::view(env, root, patience).await? {
+        return Ok(Some(view));
+    }
+    if was_there {
+        return Err(Alarm::HeadDeleted.into());
+    }
+    let (probe, mut found) = (root.probe(), None);
+    read::list(env, &root.listing(), patience, |meta| {
+        if !meta.key.starts_with(&probe) {
+            found = Some(meta.key);
+        }
+        found.is_some()
+    })
+    .await?;
+    let Some(key) = found else { return Ok(None) };
+    // Another process may have created it between the two questions.
+    match read::view(env, root, patience).await? {
+        Some(view) => Ok(Some(view)),
+        None => Err(Alarm::ManifestWithoutHead { key }.into()),
+    }
+}
+
+/// What of the earlier verification still holds under the HEAD of now.
+fn still_valid(known: Recovered, head: &Head) -> Result<Option<Recovered>, SinkError> {
+    use crate::model::head::Descent;
+    let before = &known.view.head;
+    match head.descent(before) {
+        Descent::Same | Descent::Descendant | Descent::TooFar if head.seq >= before.seq => {
+            Ok((head.rollup == before.rollup && head.prev_rollup == before.prev_rollup).then_some(known))
+        }
+        _ => Err(Alarm::LostUpdate { rev: before.rev, found: head.rev }.into()),
+    }
+}
+
+/// One verification of one HEAD.
+struct Verification<'a> {
+    env: &'a Env,
+    root: &'a PipelineRoot,
+    patience: &'a Patience,
+    head: &'a Head,
+    depth: Depth,
+}
+
+impl Verification<'_> {
+    /// Every entry, its chain, and its objects.
+    async fn entries(
+        &self,
+        known: Option<Recovered>,
+    ) -> Result<(Vec<Committed>, Option<Entry>, Vec<String>), SinkError> {
+        let head = self.head;
+        if head.compaction.is_some() {
+            return Err(SinkError::NewerWriter {
+                key: self.root.head(),
+                reason: "it refers to compaction records, which this release can't read".to_owned(),
+            });
+        }
+        let (mut entries, mut chain, mut warnings) = match known {
+            Some(known) => (known.entries, known.view.head.chain, known.warnings),
+            None => {
+                let (entries, chain) = self.rolled_up().await?;
+                let mut warnings = Vec::new();
+                self.check_objects(&entries, &mut warnings).await?;
+                (entries, chain, warnings)
+            }
+        };
+        let tail = self.tail(entries.last()).await?;
+        for entry in &tail {
+            chain = chain::extend(chain, entry.seq, entry.sha256);
+        }
+        if chain != head.chain {
+            return Err(self.contradiction(format!("the entries' chain is {chain}, HEAD has {}", head.chain)));
+        }
+        self.check_objects(&tail, &mut warnings).await?;
+        entries.extend(tail);
+        let last = match entries.last().map(|entry| &entry.content) {
+            None => None,
+            Some(Content::Entry(entry)) => Some(Entry::clone(entry)),
+            Some(Content::Inventory(_)) => Some(self.last_entry().await?),
+        };
+        Ok((entries, last, warnings))
+    }
+
+    /// The last entry's position, which HEAD's watermark must be.
+    fn watermark(&self, last: &Entry) -> Result<Position, SinkError> {
+        let key = self.head.last_entry.as_ref().map_or("", |last| &last.key);
+        let position = last.position().map_err(|error| SinkError::of_position(key, &error))?;
+        let agrees = self.head.watermark.as_ref().is_some_and(|watermark| {
+            watermark.digest == position.digest()
+                && watermark.lineage_digest == position.lineage_digest()
+                && watermark.position_type == position.position_type().to_string()
+        });
+        if agrees {
+            Ok(position)
+        } else {
+            Err(self.contradiction(format!(
+                "its watermark is not position {}, the last entry's",
+                position.digest()
+            )))
+        }
+    }
+
+    fn contradiction(&self, reason: String) -> SinkError {
+        Alarm::Contradiction { key: self.root.head(), reason }.into()
+    }
+}

@@ -1,0 +1,10 @@
+//! Crashes at every step, answers that are lost, requests that arrive late, two owners, a damaged bucket:
+//! whatever happens, a sink comes back to a stream that has every acknowledged batch, and each batch once, or it
+//! says why it can't.
+
+mod answers;
+mod enumerate;
+mod fold;
+mod handle;
+mod owners;
+mod world;

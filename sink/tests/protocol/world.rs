@@ -1,0 +1,626 @@
+//! A world that can be stopped at any call: what is durable outlives the processes in it, one after another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sinks::env::{Clock, Env, Ids};
+use sinks::error::SinkError;
+use sinks::local::{Checkpoints, MemoryCheckpoints};
+use sinks::model::checkpoint::Checkpoint;
+use sinks::model::ids::Digest;
+use sinks::model::key::PipelineRoot;
+use sinks::model::position::{Lineage, Position, PositionType};
+use sinks::plan::reconcile::Step;
+use sinks::run::patience::Patience;
+use sinks::run::recover::{self, Depth, Recovered};
+use sinks::sink::{Batch, EncodedObject, Settings, Sink};
+use sinks::store::{
+    Condition, ETag, MemoryStore, Object, ObjectMeta, Outcome, Page, Pending, Refusal, Store, Unanswered,
+};
+use tokio::sync::Notify;
+
+/// What happens at one call of a life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bend {
+    /// The world stops before it.
+    StopBefore,
+    /// It takes effect, and the world stops before its answer.
+    StopAfter,
+    /// The world stops, and the request takes effect so many calls of later lives on.
+    StopLate(u64),
+    /// It takes effect and its answer is lost.
+    AnswerLost,
+    /// It is lost.
+    RequestLost,
+    /// No answer, and it takes effect so many calls later.
+    Late(u64),
+    /// 409.
+    Conflict,
+    /// The status of a store that is in trouble, without effect.
+    Status(u16),
+    /// It takes effect twice: a proxy repeats it.
+    Twice,
+    /// Done, without a tag.
+    NoTag,
+    /// The process is frozen before it, until it is thawed.
+    Freeze,
+}
+
+type LatePut = (u64, String, Bytes, Condition);
+
+/// What is durable, and what is on its way.
+#[derive(Debug)]
+pub struct World {
+    pub store: Arc<MemoryStore>,
+    pub checkpoints: Arc<MemoryCheckpoints>,
+    pub acked: Mutex<BTreeSet<u64>>,
+    late: Mutex<Vec<LatePut>>,
+    lives: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Noon;
+
+impl Clock for Noon {
+    fn now_ms(&self) -> u64 {
+        1_764_417_600_000
+    }
+}
+
+/// One process's calls, counted, and where they bend.
+#[derive(Debug)]
+struct Calls {
+    world: Arc<World>,
+    bends: BTreeMap<u64, Bend>,
+    made: AtomicU64,
+    stopped: Mutex<bool>,
+    stop: Notify,
+    frozen: Notify,
+    thaw: Notify,
+}
+
+impl Calls {
+    fn begin(&self) -> Option<Bend> {
+        let nth = self.made.fetch_add(1, Ordering::Relaxed);
+        self.bends.get(&nth).copied()
+    }
+
+    /// Ends everything that this life does: nothing returns any more.
+    async fn stop<T>(&self) -> T {
+        *self.stopped.lock() = true;
+        self.stop.notify_one();
+        std::future::pending().await
+    }
+
+    async fn halted(&self) {
+        if *self.stopped.lock() {
+            std::future::pending().await
+        }
+    }
+
+    async fn freeze(&self) {
+        self.frozen.notify_one();
+        self.thaw.notified().await;
+    }
+
+    /// Puts that are due take effect.
+    async fn deliver(&self) {
+        let due: Vec<LatePut> = {
+            let mut late = self.world.late.lock();
+            late.iter_mut().for_each(|(calls, ..)| *calls = calls.saturating_sub(1));
+            late.extract_if(.., |(calls, ..)| *calls == 0).collect()
+        };
+        for (_, key, bytes, condition) in due {
+            self.world.store.put(&key, bytes, condition, &[]).await;
+        }
+    }
+
+    async fn bent<'a, T>(
+        &'a self,
+        call: impl Fn() -> Pending<'a, Outcome<T>>,
+        late: Option<LatePut>,
+    ) -> Outcome<T> {
+        self.halted().await;
+        self.deliver().await;
+        let unknown =
+            |status, reason: &str| Outcome::Unknown(Unanswered { status, reason: reason.to_owned() });
+        let late_in = |calls: u64| {
+            if let Some((_, key, bytes, condition)) = late.clone() {
+                self.world.late.lock().push((calls, key, bytes, condition));
+            }
+        };
+        match self.begin() {
+            None | Some(Bend::NoTag) => {
+                let answer = call().await;
+                self.halted().await;
+                answer
+            }
+            Some(Bend::Freeze) => {
+                self.freeze().await;
+                call().await
+            }
+            Some(Bend::StopBefore) => self.stop().await,
+            Some(Bend::StopAfter) => {
+                call().await;
+                self.stop().await
+            }
+            Some(Bend::StopLate(calls)) => {
+                late_in(calls);
+                self.stop().await
+            }
+            Some(Bend::AnswerLost) => {
+                call().await;
+                unknown(None, "the connection was reset")
+            }
+            Some(Bend::RequestLost) => unknown(None, "the connection timed out"),
+            Some(Bend::Late(calls)) => {
+                late_in(calls);
+                unknown(None, "the connection timed out")
+            }
+            Some(Bend::Conflict) => Outcome::Refused(Refusal::Conflict),
+            Some(Bend::Status(status)) => unknown(Some(status), "the store is in trouble"),
+            Some(Bend::Twice) => {
+                call().await;
+                call().await
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct BentStore(Arc<Calls>);
+
+impl Store for BentStore {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        bytes: Bytes,
+        condition: Condition,
+        metadata: &'a [(String, String)],
+    ) -> Pending<'a, Outcome<Option<ETag>>> {
+        Box::pin(async move {
+            let untagged = self.0.bends.get(&self.0.made.load(Ordering::Relaxed)) == Some(&Bend::NoTag);
+            let late = (0, key.to_owned(), bytes.clone(), condition.clone());
+            let call = || self.0.world.store.put(key, bytes.clone(), condition.clone(), metadata);
+            match self.0.bent(call, Some(late)).await {
+                Outcome::Done(_) if untagged => Outcome::Done(None),
+                answer => answer,
+            }
+        })
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<Object>> {
+        Box::pin(self.0.bent(move || self.0.world.store.get(key), None))
+    }
+
+    fn head<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<ObjectMeta>> {
+        Box::pin(self.0.bent(move || self.0.world.store.head(key), None))
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, only: Option<ETag>) -> Pending<'a, Outcome<()>> {
+        Box::pin(self.0.bent(move || self.0.world.store.delete(key, only.clone()), None))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {
+        Box::pin(self.0.bent(move || self.0.world.store.list(prefix, token, limit), None))
+    }
+}
+
+/// Counts requests that write, and those that read.
+#[derive(Debug)]
+pub struct Counted {
+    inner: Arc<MemoryStore>,
+    puts: AtomicU64,
+    reads: AtomicU64,
+}
+
+impl Counted {
+    pub fn new(inner: Arc<MemoryStore>) -> Self {
+        Self { inner, puts: AtomicU64::new(0), reads: AtomicU64::new(0) }
+    }
+
+    /// Writes and reads since the last time.
+    pub fn take(&self) -> (u64, u64) {
+        (self.puts.swap(0, Ordering::Relaxed), self.reads.swap(0, Ordering::Relaxed))
+    }
+}
+
+impl Store for Counted {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        bytes: Bytes,
+        condition: Condition,
+        metadata: &'a [(String, String)],
+    ) -> Pending<'a, Outcome<Option<ETag>>> {
+        self.puts.fetch_add(1, Ordering::Relaxed);
+        self.inner.put(key, bytes, condition, metadata)
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<Object>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.inner.get(key)
+    }
+
+    fn head<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<ObjectMeta>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.inner.head(key)
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, only: Option<ETag>) -> Pending<'a, Outcome<()>> {
+        self.inner.delete(key, only)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.inner.list(prefix, token, limit)
+    }
+}
+
+/// Each call waits before and after it takes effect.
+#[derive(Debug)]
+struct SlowStore {
+    inner: Arc<MemoryStore>,
+    delays: Arc<Mutex<fastrand::Rng>>,
+}
+
+impl SlowStore {
+    async fn slow<T>(&self, call: Pending<'_, T>) -> T {
+        self.wait().await;
+        let answer = call.await;
+        self.wait().await;
+        answer
+    }
+
+    async fn wait(&self) {
+        let ms = self.delays.lock().u64(..40);
+        tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+    }
+}
+
+impl Store for SlowStore {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        bytes: Bytes,
+        condition: Condition,
+        metadata: &'a [(String, String)],
+    ) -> Pending<'a, Outcome<Option<ETag>>> {
+        Box::pin(self.slow(self.inner.put(key, bytes, condition, metadata)))
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<Object>> {
+        Box::pin(self.slow(self.inner.get(key)))
+    }
+
+    fn head<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<ObjectMeta>> {
+        Box::pin(self.slow(self.inner.head(key)))
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, only: Option<ETag>) -> Pending<'a, Outcome<()>> {
+        Box::pin(self.slow(self.inner.delete(key, only)))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {
+        Box::pin(self.slow(self.inner.list(prefix, token, limit)))
+    }
+}
+
+#[derive(Debug)]
+struct BentCheckpoints {
+    calls: Arc<Calls>,
+    inner: Arc<dyn Checkpoints>,
+}
+
+impl BentCheckpoints {
+    async fn bent<T>(&self, call: Pending<'_, T>) -> T {
+        self.calls.halted().await;
+        match self.calls.begin() {
+            Some(Bend::Freeze) => {
+                self.calls.freeze().await;
+                call.await
+            }
+            Some(Bend::StopBefore | Bend::StopLate(_)) => self.calls.stop().await,
+            Some(Bend::StopAfter) => {
+                call.await;
+                self.calls.stop().await
+            }
+            _ => call.await,
+        }
+    }
+}
+
+impl Checkpoints for BentCheckpoints {
+    fn load(&self) -> Pending<'_, Result<Checkpoint, SinkError>> {
+        Box::pin(self.bent(self.inner.load()))
+    }
+
+    fn save(&self, checkpoint: Checkpoint) -> Pending<'_, Result<(), SinkError>> {
+        Box::pin(self.bent(self.inner.save(checkpoint)))
+    }
+}
+
+/// How a life ended.
+#[derive(Debug)]
+pub struct Lived {
+    /// Calls that it made.
+    pub calls: u64,
+    /// What its start put right, if it got that far.
+    pub steps: Vec<&'static str>,
+    /// Nothing, if the world stopped.
+    pub end: Option<Result<(), SinkError>>,
+}
+
+/// How a life submits.
+#[derive(Clone, Copy, Debug)]
+pub enum Pace {
+    /// Each batch once the one before it is acknowledged.
+    OneByOne,
+    /// All at once, for one swap.
+    Together,
+}
+
+pub const BATCHES: u64 = 3;
+
+pub fn root() -> PipelineRoot {
+    PipelineRoot::new("p", "orders", "jsonl").unwrap()
+}
+
+pub fn position(n: u64) -> Position {
+    let lineage = Lineage::new("shop", "7301234567890123456/1", 1).unwrap();
+    Position::parse(PositionType::PgLsn, lineage, &format!("0/{n:X}"), 0).unwrap()
+}
+
+/// The same batch for the same number, whoever asks.
+pub fn batch(n: u64) -> Batch {
+    let object = |table: &str| EncodedObject {
+        namespace: "public".to_owned(),
+        table: table.to_owned(),
+        bytes: Bytes::from(format!("{{\"n\":{n},\"table\":\"{table}\"}}\n")),
+        rows: 1,
+        format: "jsonl",
+        compression: "none",
+        extension: "jsonl",
+        schema_fingerprint: Digest::of(b"schema"),
+        row_seq_digest: Digest::of(b"rows"),
+    };
+    let objects = vec![object("orders"), object("items")];
+    Batch { position: position(n), objects, events: 2, min_ts_ms: Some(n), max_ts_ms: None }
+}
+
+pub fn settings() -> Settings {
+    // Made once: thousands of lives share what they count.
+    static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
+        let mut settings = Settings::new(root(), "orders", "p", "test");
+        // Longer than any outage here: what is told of back-pressure is tested elsewhere.
+        settings.send_timeout_ms = 600_000;
+        settings
+    });
+    SETTINGS.clone()
+}
+
+impl World {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            store: Arc::new(MemoryStore::new(Arc::new(Noon))),
+            checkpoints: Arc::new(MemoryCheckpoints::default()),
+            acked: Mutex::default(),
+            late: Mutex::default(),
+            lives: AtomicU64::new(0),
+        })
+    }
+
+    fn calls(self: &Arc<Self>, bends: &[(u64, Bend)]) -> Arc<Calls> {
+        Arc::new(Calls {
+            world: Arc::clone(self),
+            bends: bends.iter().copied().collect(),
+            made: AtomicU64::new(0),
+            stopped: Mutex::new(false),
+            stop: Notify::new(),
+            frozen: Notify::new(),
+            thaw: Notify::new(),
+        })
+    }
+
+    pub fn env(self: &Arc<Self>, store: Arc<dyn Store>) -> Env {
+        let seed = 1 + self.lives.fetch_add(1, Ordering::Relaxed);
+        Env { store, clock: Arc::new(Noon), ids: Arc::new(Ids::seeded(seed)) }
+    }
+
+    /// A process that submits what is not yet committed, up to batch `last`, and closes.
+    pub fn live(self: &Arc<Self>, bends: &[(u64, Bend)], pace: Pace, last: u64) -> Lived {
+        self.live_on(bends, pace, last, self.checkpoints.clone())
+    }
+
+    /// The same on another keeper of the host's record.
+    pub fn live_on(
+        self: &Arc<Self>,
+        bends: &[(u64, Bend)],
+        pace: Pace,
+        last: u64,
+        checkpoints: Arc<dyn Checkpoints>,
+    ) -> Lived {
+        let calls = self.calls(bends);
+        let env = self.env(Arc::new(BentStore(Arc::clone(&calls))));
+        let checkpoints = Arc::new(BentCheckpoints { calls: Arc::clone(&calls), inner: checkpoints });
+        let steps = Mutex::new(Vec::new());
+        let end = paused(async {
+            let session = session(self, env, checkpoints, pace, last, &steps);
+            tokio::select! {
+                biased;
+                () = calls.stop.notified() => None,
+                end = session => Some(end),
+            }
+        });
+        Lived { calls: calls.made.load(Ordering::Relaxed), steps: steps.into_inner(), end }
+    }
+
+    /// A process that waits for each acknowledgement in portions of `patience_ms`. How often it was told of
+    /// back-pressure.
+    pub fn live_impatient(self: &Arc<Self>, bends: &[(u64, Bend)], patience_ms: u64) -> u64 {
+        let calls = self.calls(bends);
+        let env = self.env(Arc::new(BentStore(Arc::clone(&calls))));
+        let mut settings = settings();
+        settings.send_timeout_ms = patience_ms;
+        let mut told = 0;
+        paused(async {
+            let sink = Sink::start_on(env, settings, self.checkpoints.clone()).await.unwrap();
+            for n in 1..=BATCHES {
+                let mut ticket = sink.submit(batch(n)).await.unwrap();
+                loop {
+                    match ticket.acknowledged().await {
+                        Ok(ack) => break acknowledge(self, n, ack.seq),
+                        Err(SinkError::Backpressure { waited_ms }) if waited_ms == patience_ms => told += 1,
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            }
+            sink.close().await.unwrap();
+        });
+        told
+    }
+
+    /// A process that is frozen at one call until another one has lived its whole life. How both ended.
+    pub fn frozen_while_another_lives(
+        self: &Arc<Self>,
+        at: u64,
+    ) -> Option<(Result<(), SinkError>, Result<(), SinkError>)> {
+        let calls = self.calls(&[(at, Bend::Freeze)]);
+        let env = self.env(Arc::new(BentStore(Arc::clone(&calls))));
+        let checkpoints =
+            Arc::new(BentCheckpoints { calls: Arc::clone(&calls), inner: self.checkpoints.clone() });
+        let other_env = self.env(self.store.clone());
+        // The other process is on another host, with a record of its own.
+        let other_record = Arc::new(MemoryCheckpoints::default());
+        let unused = Mutex::new(Vec::new());
+        paused(async {
+            let frozen = session(self, env, checkpoints, Pace::OneByOne, BATCHES, &unused);
+            let other = async {
+                calls.frozen.notified().await;
+                let ended = session(self, other_env, other_record, Pace::OneByOne, BATCHES, &unused).await;
+                calls.thaw.notify_one();
+                ended
+            };
+            tokio::pin!(frozen, other);
+            tokio::select! {
+                _ = &mut frozen => None,
+                other = &mut other => Some((frozen.await, other)),
+            }
+        })
+    }
+
+    /// Several processes at once, on a store whose calls each take their time. How each ended.
+    pub fn race(self: &Arc<Self>, writers: usize, seed: u64) -> Vec<Result<(), SinkError>> {
+        let delays = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
+        let unused = Mutex::new(Vec::new());
+        paused(async {
+            let mut running = Vec::new();
+            for _ in 0..writers {
+                let store = SlowStore { inner: self.store.clone(), delays: Arc::clone(&delays) };
+                let (env, record) = (self.env(Arc::new(store)), Arc::new(MemoryCheckpoints::default()));
+                running.push(Box::pin(session(self, env, record, Pace::OneByOne, BATCHES, &unused)));
+            }
+            let mut ended = Vec::new();
+            let mut rest = running;
+            while !rest.is_empty() {
+                let next = std::future::poll_fn(|cx| {
+                    let done =
+                        rest.iter_mut().enumerate().find_map(|(at, life)| match life.as_mut().poll(cx) {
+                            std::task::Poll::Ready(end) => Some((at, end)),
+                            std::task::Poll::Pending => None,
+                        });
+                    done.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
+                });
+                let (at, end) = next.await;
+                drop(rest.swap_remove(at));
+                ended.push(end);
+            }
+            ended
+        })
+    }
+
+    /// Everything committed, verified to the last byte.
+    pub fn recovered(self: &Arc<Self>) -> Option<Recovered> {
+        let env = self.env(self.store.clone());
+        let patience = Patience::limited(1_000);
+        paused(async { recover::recover(&env, &root(), Depth::Deep, &patience).await }).unwrap()
+    }
+
+    /// What is committed are the first batches, each once, and among them every acknowledged one.
+    pub fn check(self: &Arc<Self>, context: &str) -> u64 {
+        let entries = self.recovered().map(|recovered| recovered.entries).unwrap_or_default();
+        let committed: Vec<_> = entries.iter().map(|entry| entry.digest()).collect();
+        let expected: Vec<_> = (1..=committed.len() as u64).map(|n| position(n).digest()).collect();
+        assert_eq!(committed, expected, "not the first batches in order, each once: {context}");
+        let acked = self.acked.lock().last().copied().unwrap_or(0);
+        assert!(acked <= committed.len() as u64, "batch {acked} was acknowledged and is lost: {context}");
+        for (entry, n) in entries.iter().zip(1..) {
+            let tables = batch(n).objects.len();
+            assert_eq!(entry.objects().len(), tables, "batch {n}: {context}");
+        }
+        committed.len() as u64
+    }
+
+    /// A last, undisturbed life commits and acknowledges all, and nothing is in the bucket twice.
+    pub fn check_end(self: &Arc<Self>, context: &str) {
+        let lived = self.live(&[], Pace::OneByOne, BATCHES);
+        assert!(matches!(lived.end, Some(Ok(()))), "{:?}: {context}", lived.end);
+        assert_eq!(self.check(context), BATCHES, "{context}");
+        let data = self.store.keys().into_iter().filter(|key| !key.contains("/_manifest/")).count();
+        assert_eq!(data as u64, 2 * BATCHES, "a batch's objects are there twice: {context}");
+        let local = paused(async { self.checkpoints.load().await }).unwrap();
+        assert_eq!(local.hint, None, "{context}");
+        let acked = local.acked.map(|acked| (acked.position.digest, acked.seq));
+        assert_eq!(acked, Some((position(BATCHES).digest(), BATCHES)), "{context}");
+        // Whatever is still on its way may arrive now.
+        let calls = self.calls(&[]);
+        self.late.lock().iter_mut().for_each(|(calls, ..)| *calls = 1);
+        paused(calls.deliver());
+        assert_eq!(self.check(context), BATCHES, "a late request changed what is committed: {context}");
+    }
+}
+
+/// Runs to the end in a runtime of its own, whose tasks end with it, under a clock that never waits.
+pub fn paused<T>(future: impl Future<Output = T>) -> T {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let hour = std::time::Duration::from_secs(3600);
+        tokio::time::timeout(hour, future).await.expect("it neither ends nor fails")
+    })
+}
+
+async fn session(
+    world: &World,
+    env: Env,
+    checkpoints: Arc<dyn Checkpoints>,
+    pace: Pace,
+    last: u64,
+    steps: &Mutex<Vec<&'static str>>,
+) -> Result<(), SinkError> {
+    let sink = Sink::start_on(env, settings(), checkpoints).await?;
+    steps.lock().extend(sink.reconciled().iter().map(Step::name));
+    let resume = sink.resume().map(|position| position.digest());
+    let first = 1 + (1..=last).find(|&n| Some(position(n).digest()) == resume).unwrap_or(0);
+    let mut tickets = Vec::new();
+    for n in first..=last {
+        let mut ticket = sink.submit(batch(n)).await?;
+        match pace {
+            Pace::OneByOne => acknowledge(world, n, ticket.acknowledged().await?.seq),
+            Pace::Together => tickets.push((n, ticket)),
+        }
+    }
+    for (n, mut ticket) in tickets {
+        acknowledge(world, n, ticket.acknowledged().await?.seq);
+    }
+    sink.close().await
+}
+
+fn acknowledge(world: &World, n: u64, seq: u64) {
+    assert_eq!(seq, n, "batch {n} is entry {seq}");
+    world.acked.lock().insert(n);
+}
