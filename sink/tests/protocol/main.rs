@@ -2,9 +2,12 @@
 //! whatever happens, a sink comes back to a stream that has every acknowledged batch, and each batch once, or it
 //! says why it can't.
 
+mod alarms;
 mod answers;
 mod enumerate;
 mod fold;
 mod handle;
 mod owners;
+mod rollups;
+mod stores;
 mod world;

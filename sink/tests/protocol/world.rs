@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use crate::stores::SlowStore;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sinks::env::{Clock, Env, Ids};
@@ -207,106 +208,6 @@ impl Store for BentStore {
 
     fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {
         Box::pin(self.0.bent(move || self.0.world.store.list(prefix, token, limit), None))
-    }
-}
-
-/// Counts requests that write, and those that read.
-#[derive(Debug)]
-pub struct Counted {
-    inner: Arc<MemoryStore>,
-    puts: AtomicU64,
-    reads: AtomicU64,
-}
-
-impl Counted {
-    pub fn new(inner: Arc<MemoryStore>) -> Self {
-        Self { inner, puts: AtomicU64::new(0), reads: AtomicU64::new(0) }
-    }
-
-    /// Writes and reads since the last time.
-    pub fn take(&self) -> (u64, u64) {
-        (self.puts.swap(0, Ordering::Relaxed), self.reads.swap(0, Ordering::Relaxed))
-    }
-}
-
-impl Store for Counted {
-    fn put<'a>(
-        &'a self,
-        key: &'a str,
-        bytes: Bytes,
-        condition: Condition,
-        metadata: &'a [(String, String)],
-    ) -> Pending<'a, Outcome<Option<ETag>>> {
-        self.puts.fetch_add(1, Ordering::Relaxed);
-        self.inner.put(key, bytes, condition, metadata)
-    }
-
-    fn get<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<Object>> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.inner.get(key)
-    }
-
-    fn head<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<ObjectMeta>> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.inner.head(key)
-    }
-
-    fn delete<'a>(&'a self, key: &'a str, only: Option<ETag>) -> Pending<'a, Outcome<()>> {
-        self.inner.delete(key, only)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.inner.list(prefix, token, limit)
-    }
-}
-
-/// Each call waits before and after it takes effect.
-#[derive(Debug)]
-struct SlowStore {
-    inner: Arc<MemoryStore>,
-    delays: Arc<Mutex<fastrand::Rng>>,
-}
-
-impl SlowStore {
-    async fn slow<T>(&self, call: Pending<'_, T>) -> T {
-        self.wait().await;
-        let answer = call.await;
-        self.wait().await;
-        answer
-    }
-
-    async fn wait(&self) {
-        let ms = self.delays.lock().u64(..40);
-        tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
-    }
-}
-
-impl Store for SlowStore {
-    fn put<'a>(
-        &'a self,
-        key: &'a str,
-        bytes: Bytes,
-        condition: Condition,
-        metadata: &'a [(String, String)],
-    ) -> Pending<'a, Outcome<Option<ETag>>> {
-        Box::pin(self.slow(self.inner.put(key, bytes, condition, metadata)))
-    }
-
-    fn get<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<Object>> {
-        Box::pin(self.slow(self.inner.get(key)))
-    }
-
-    fn head<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<ObjectMeta>> {
-        Box::pin(self.slow(self.inner.head(key)))
-    }
-
-    fn delete<'a>(&'a self, key: &'a str, only: Option<ETag>) -> Pending<'a, Outcome<()>> {
-        Box::pin(self.slow(self.inner.delete(key, only)))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {
-        Box::pin(self.slow(self.inner.list(prefix, token, limit)))
     }
 }
 
@@ -520,7 +421,7 @@ impl World {
         paused(async {
             let mut running = Vec::new();
             for _ in 0..writers {
-                let store = SlowStore { inner: self.store.clone(), delays: Arc::clone(&delays) };
+                let store = SlowStore::new(self.store.clone(), Arc::clone(&delays));
                 let (env, record) = (self.env(Arc::new(store)), Arc::new(MemoryCheckpoints::default()));
                 running.push(Box::pin(session(self, env, record, Pace::OneByOne, BATCHES, &unused)));
             }
