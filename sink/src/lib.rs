@@ -12,6 +12,7 @@ pub mod metrics;
 pub mod model;
 pub mod plan;
 pub mod point;
+pub mod probe;
 pub mod run;
 pub mod sink;
 pub mod store;

@@ -1,7 +1,7 @@
 //! Where a bucket is, who may use it, and how patient a request is.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
@@ -97,19 +97,19 @@ impl S3Settings {
         Ok(())
     }
 
-    /// Every address that the endpoint's name stands for, sorted, each once; none for AWS's own endpoints, whose
-    /// addresses change from one answer to the next.
+    /// Every address and port that the endpoint's name stands for, sorted, each once; none for AWS's own
+    /// endpoints, whose addresses change from one answer to the next.
     ///
     /// # Errors
     /// Of the name's resolution.
-    pub async fn addresses(&self) -> std::io::Result<Vec<IpAddr>> {
+    pub async fn addresses(&self) -> std::io::Result<Vec<SocketAddr>> {
         let Some(endpoint) = &self.endpoint else { return Ok(Vec::new()) };
         let (scheme, rest) = endpoint.split_once("://").unwrap_or(("http", endpoint));
         let authority = rest.trim_end_matches('/');
         let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let default = if scheme == "https" { 443 } else { 80 };
         let place = if has_port { authority.to_owned() } else { format!("{authority}:{default}") };
-        let mut found: Vec<_> = tokio::net::lookup_host(place).await?.map(|address| address.ip()).collect();
+        let mut found: Vec<_> = tokio::net::lookup_host(place).await?.collect();
         found.sort_unstable();
         found.dedup();
         Ok(found)

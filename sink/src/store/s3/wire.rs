@@ -83,6 +83,14 @@ impl BodyGate {
         self.open.send_replace(true);
     }
 
+    /// Waits at the gate, as one body that has sent its first half.
+    pub(crate) async fn pass(&self) {
+        self.waiting.send_modify(|count| *count += 1);
+        let mut open = self.open.subscribe();
+        // The sender is in `self`, so the wait ends only with the gate's opening.
+        let _ = open.wait_for(|open| *open).await;
+    }
+
     /// Returns once `bodies` have sent their first half and wait.
     pub async fn reached(&self, bodies: usize) {
         let mut waiting = self.waiting.subscribe();
