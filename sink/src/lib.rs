@@ -2,11 +2,16 @@
 //!
 //! [`model`] holds the nouns of the protocol without I/O, [`store`] the door to the bucket, [`mod@env`] what a
 //! sink runs in; [`metrics`] is what it counts, [`endpoint`] where that is read. [`plan`] thinks the verbs of the
-//! protocol, [`run`] does them, [`mod@sink`] is the handle that they serve.
+//! protocol, [`run`] does them, [`mod@sink`] is the handle that they serve. In front of it stand a pipeline's
+//! [`config`], its [`events`], and how they become batches ([`batch`]) and objects ([`mod@format`]).
 
+pub mod batch;
+pub mod config;
 pub mod endpoint;
 pub mod env;
 pub mod error;
+pub mod events;
+pub mod format;
 pub mod local;
 pub mod metrics;
 pub mod model;
