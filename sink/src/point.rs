@@ -12,7 +12,7 @@ pub enum Point {
     PubAfterData,
     /// The entry is written, HEAD is not.
     PubAfterEntry,
-    /// The hint is written too, HEAD is about to be swapped.
+    /// The hint is known to be written too, HEAD is about to be swapped.
     PubBeforeCas,
     /// HEAD is swapped, and the answer known.
     PubAfterCas,

@@ -138,9 +138,13 @@ impl Publisher {
             batches.into_iter().map(|batch| (batch.draft, batch.adopted)).unzip();
         let (ids, now_ms) = (&self.env.ids, self.env.clock.now_ms());
         let commit = commit::commit(&self.root, &self.view.head, drafts, || ids.nonce(), now_ms)?;
-        self.write_entries(&commit, patience).await?;
+        // Neither waits for the other: the hint must be there before the swap, and so must the entries.
+        self.local.hint = commit.hint();
+        let hinted = self.checkpoints.save(self.local.clone());
+        let (written, hinted) = tokio::join!(self.write_entries(&commit, patience), hinted);
+        written?;
         point::reach(Point::PubAfterEntry);
-        self.hint(&commit).await?;
+        hinted?;
         point::reach(Point::PubBeforeCas);
         self.swap(&commit, patience).await?;
         point::reach(Point::PubAfterCas);
@@ -163,11 +167,6 @@ impl Publisher {
         .await?;
         stage.end();
         Ok(())
-    }
-
-    async fn hint(&mut self, commit: &Commit) -> Result<(), SinkError> {
-        self.local.hint = commit.hint();
-        self.checkpoints.save(self.local.clone()).await
     }
 
     async fn swap(&mut self, commit: &Commit, patience: &Patience) -> Result<(), SinkError> {

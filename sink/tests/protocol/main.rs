@@ -9,5 +9,6 @@ mod fold;
 mod handle;
 mod owners;
 mod rollups;
+mod starts;
 mod stores;
 mod world;

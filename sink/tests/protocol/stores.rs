@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sinks::model::head::{Head, Intent};
+use sinks::model::ids::Nonce;
 use sinks::store::{Condition, ETag, MemoryStore, Object, ObjectMeta, Outcome, Page, Pending, Store};
 
 /// Counts requests that write, and those that read.
@@ -156,5 +158,60 @@ impl Store for SlowStore {
 
     fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {
         Box::pin(self.slow(self.inner.list(prefix, token, limit)))
+    }
+}
+
+/// Before each swap of HEAD somebody else swaps it, under the same owner.
+#[derive(Debug)]
+pub struct Contested {
+    inner: Arc<MemoryStore>,
+    swaps: AtomicU64,
+}
+
+impl Contested {
+    pub fn new(inner: Arc<MemoryStore>) -> Self {
+        Self { inner, swaps: AtomicU64::new(0) }
+    }
+
+    pub fn swaps(&self) -> u64 {
+        self.swaps.load(Ordering::Relaxed)
+    }
+}
+
+impl Store for Contested {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        bytes: Bytes,
+        condition: Condition,
+        metadata: &'a [(String, String)],
+    ) -> Pending<'a, Outcome<Option<ETag>>> {
+        Box::pin(async move {
+            if let Condition::Matches(_) = condition {
+                let swap = self.swaps.fetch_add(1, Ordering::Relaxed);
+                let Outcome::Done(object) = self.inner.get(key).await else { panic!("no HEAD") };
+                let head = Head::decode(&object.bytes).unwrap();
+                let nonce = Nonce::from_bytes([u8::try_from(swap).unwrap(); 16]);
+                let other = head.successor(nonce, Intent::Floor, 0).encode();
+                self.inner.put(key, other, Condition::None, &[]).await;
+            }
+            self.inner.put(key, bytes, condition, metadata).await
+        })
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<Object>> {
+        self.inner.get(key)
+    }
+
+    fn head<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<ObjectMeta>> {
+        self.inner.head(key)
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, only: Option<ETag>) -> Pending<'a, Outcome<()>> {
+        self.inner.delete(key, only)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {
+        self.inner.list(prefix, token, limit)
     }
 }

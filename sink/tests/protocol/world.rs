@@ -47,6 +47,8 @@ pub enum Bend {
     Twice,
     /// Done, without a tag.
     NoTag,
+    /// 403.
+    Denied,
     /// The process is frozen before it, until it is thawed.
     Freeze,
 }
@@ -164,6 +166,11 @@ impl Calls {
             }
             Some(Bend::Conflict) => Outcome::Refused(Refusal::Conflict),
             Some(Bend::Status(status)) => unknown(Some(status), "the store is in trouble"),
+            Some(Bend::Denied) => Outcome::Refused(Refusal::Denied {
+                status: 403,
+                code: "AccessDenied".to_owned(),
+                message: "Access Denied".to_owned(),
+            }),
             Some(Bend::Twice) => {
                 call().await;
                 call().await
@@ -468,20 +475,25 @@ impl World {
 
     /// A last, undisturbed life commits and acknowledges all, and nothing is in the bucket twice.
     pub fn check_end(self: &Arc<Self>, context: &str) {
-        let lived = self.live(&[], Pace::OneByOne, BATCHES);
+        self.check_end_at(BATCHES, context);
+    }
+
+    /// The same for a source of `last` batches.
+    pub fn check_end_at(self: &Arc<Self>, last: u64, context: &str) {
+        let lived = self.live(&[], Pace::OneByOne, last);
         assert!(matches!(lived.end, Some(Ok(()))), "{:?}: {context}", lived.end);
-        assert_eq!(self.check(context), BATCHES, "{context}");
+        assert_eq!(self.check(context), last, "{context}");
         let data = self.store.keys().into_iter().filter(|key| !key.contains("/_manifest/")).count();
-        assert_eq!(data as u64, 2 * BATCHES, "a batch's objects are there twice: {context}");
+        assert_eq!(data as u64, 2 * last, "a batch's objects are there twice: {context}");
         let local = paused(async { self.checkpoints.load().await }).unwrap();
         assert_eq!(local.hint, None, "{context}");
         let acked = local.acked.map(|acked| (acked.position.digest, acked.seq));
-        assert_eq!(acked, Some((position(BATCHES).digest(), BATCHES)), "{context}");
+        assert_eq!(acked, Some((position(last).digest(), last)), "{context}");
         // Whatever is still on its way may arrive now.
         let calls = self.calls(&[]);
         self.late.lock().iter_mut().for_each(|(calls, ..)| *calls = 1);
         paused(calls.deliver());
-        assert_eq!(self.check(context), BATCHES, "a late request changed what is committed: {context}");
+        assert_eq!(self.check(context), last, "a late request changed what is committed: {context}");
     }
 }
 
