@@ -8,6 +8,7 @@ mod enumerate;
 mod fold;
 mod handle;
 mod owners;
+mod random;
 mod rollups;
 mod starts;
 mod stores;

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sinks::model::head::{Head, Intent};
 use sinks::model::ids::Nonce;
-use sinks::store::{Condition, ETag, MemoryStore, Object, ObjectMeta, Outcome, Page, Pending, Store};
+use sinks::store::{
+    Condition, ETag, MemoryStore, Object, ObjectMeta, Outcome, Page, Pending, Store, Unanswered,
+};
 
 /// Counts requests that write, and those that read.
 #[derive(Debug)]
@@ -108,16 +110,18 @@ impl Store for DeletesOnAdoption {
     }
 }
 
-/// Each call waits before and after it takes effect.
+/// Each call waits before and after it takes effect, and some answers to writes are lost.
 #[derive(Debug)]
 pub struct SlowStore {
     inner: Arc<MemoryStore>,
-    delays: Arc<Mutex<fastrand::Rng>>,
+    chance: Arc<Mutex<fastrand::Rng>>,
+    /// Of a hundred answers.
+    lost: u8,
 }
 
 impl SlowStore {
-    pub fn new(inner: Arc<MemoryStore>, delays: Arc<Mutex<fastrand::Rng>>) -> Self {
-        Self { inner, delays }
+    pub fn new(inner: Arc<MemoryStore>, chance: Arc<Mutex<fastrand::Rng>>, lost: u8) -> Self {
+        Self { inner, chance, lost }
     }
 
     async fn slow<T>(&self, call: Pending<'_, T>) -> T {
@@ -128,7 +132,7 @@ impl SlowStore {
     }
 
     async fn wait(&self) {
-        let ms = self.delays.lock().u64(..40);
+        let ms = self.chance.lock().u64(..40);
         tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
     }
 }
@@ -141,7 +145,18 @@ impl Store for SlowStore {
         condition: Condition,
         metadata: &'a [(String, String)],
     ) -> Pending<'a, Outcome<Option<ETag>>> {
-        Box::pin(self.slow(self.inner.put(key, bytes, condition, metadata)))
+        Box::pin(async move {
+            let answer = self.slow(self.inner.put(key, bytes, condition, metadata)).await;
+            if self.chance.lock().u8(..100) < self.lost {
+                // Long enough for another process to build upon it.
+                tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+                return Outcome::Unknown(Unanswered {
+                    status: None,
+                    reason: "the connection was reset".to_owned(),
+                });
+            }
+            answer
+        })
     }
 
     fn get<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<Object>> {

@@ -421,14 +421,15 @@ impl World {
         })
     }
 
-    /// Several processes at once, on a store whose calls each take their time. How each ended.
-    pub fn race(self: &Arc<Self>, writers: usize, seed: u64) -> Vec<Result<(), SinkError>> {
-        let delays = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
+    /// Several processes at once, on a store whose calls each take their time, and that loses so many of a
+    /// hundred answers to writes. How each ended.
+    pub fn race(self: &Arc<Self>, writers: usize, lost: u8, seed: u64) -> Vec<Result<(), SinkError>> {
+        let chance = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
         let unused = Mutex::new(Vec::new());
         paused(async {
             let mut running = Vec::new();
             for _ in 0..writers {
-                let store = SlowStore::new(self.store.clone(), Arc::clone(&delays));
+                let store = SlowStore::new(self.store.clone(), Arc::clone(&chance), lost);
                 let (env, record) = (self.env(Arc::new(store)), Arc::new(MemoryCheckpoints::default()));
                 running.push(Box::pin(session(self, env, record, Pace::OneByOne, BATCHES, &unused)));
             }
