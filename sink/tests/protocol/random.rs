@@ -18,14 +18,16 @@ fn bend(random: &mut fastrand::Rng) -> Bend {
 }
 
 /// One history; `cargo nextest run -p sinks random` runs them all, this line one: `history(SEED)`.
-fn history(seed: u64) -> usize {
+/// Its crashes, and how many commits a later start found landed.
+fn history(seed: u64) -> (usize, usize) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let (world, mut crashes) = (World::new(), 0);
+    let (world, mut crashes, mut folds) = (World::new(), 0, 0);
     for life in 0..random.u64(1..6) {
         let pace = if random.bool() { Pace::OneByOne } else { Pace::Together };
         let bends: Vec<_> = (0..random.u64(1..7)).map(|_| (random.u64(..36), bend(&mut random))).collect();
         let context = format!("seed {seed}, life {life}, {pace:?}, {bends:?}");
         let lived = world.live(&bends, pace, BATCHES);
+        folds += usize::from(lived.steps.contains(&"S7 fold"));
         match lived.end {
             None => crashes += 1,
             Some(Ok(())) => assert_eq!(world.check(&context), BATCHES, "{context}"),
@@ -34,11 +36,14 @@ fn history(seed: u64) -> usize {
         world.check(&context);
     }
     world.check_end(&format!("seed {seed}"));
-    crashes
+    (crashes, folds)
 }
 
 #[test]
 fn any_history_ends_well() {
-    let crashes: usize = (0..1_000).map(history).sum();
-    assert!(crashes >= 500, "{crashes} crashes in a thousand histories are few");
+    let (crashes, folds) = (0..1_000).map(history).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    assert!(
+        crashes >= 500 && folds >= 40,
+        "{crashes} crashes and {folds} folds in a thousand histories are few"
+    );
 }

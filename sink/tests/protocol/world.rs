@@ -12,6 +12,7 @@ use sinks::env::{Clock, Env, Ids};
 use sinks::error::SinkError;
 use sinks::local::{Checkpoints, MemoryCheckpoints};
 use sinks::model::checkpoint::Checkpoint;
+use sinks::model::head::{Descent, Head};
 use sinks::model::ids::Digest;
 use sinks::model::key::PipelineRoot;
 use sinks::model::position::{Lineage, Position, PositionType};
@@ -118,7 +119,7 @@ impl Calls {
             late.extract_if(.., |(calls, ..)| *calls == 0).collect()
         };
         for (_, key, bytes, condition) in due {
-            self.world.store.put(&key, bytes, condition, &[]).await;
+            self.world.put(&key, bytes, condition, &[]).await;
         }
     }
 
@@ -193,7 +194,9 @@ impl Store for BentStore {
         Box::pin(async move {
             let untagged = self.0.bends.get(&self.0.made.load(Ordering::Relaxed)) == Some(&Bend::NoTag);
             let late = (0, key.to_owned(), bytes.clone(), condition.clone());
-            let call = || self.0.world.store.put(key, bytes.clone(), condition.clone(), metadata);
+            let call = || -> Pending<'_, _> {
+                Box::pin(self.0.world.put(key, bytes.clone(), condition.clone(), metadata))
+            };
             match self.0.bent(call, Some(late)).await {
                 Outcome::Done(_) if untagged => Outcome::Done(None),
                 answer => answer,
@@ -337,6 +340,32 @@ impl World {
     pub fn env(self: &Arc<Self>, store: Arc<dyn Store>) -> Env {
         let seed = 1 + self.lives.fetch_add(1, Ordering::Relaxed);
         Env { store, clock: Arc::new(Noon), ids: Arc::new(Ids::seeded(seed)) }
+    }
+
+    /// A write, after which HEAD must be a child of what it was, and nothing else may be replaced.
+    async fn put(
+        &self,
+        key: &str,
+        bytes: Bytes,
+        condition: Condition,
+        metadata: &[(String, String)],
+    ) -> Outcome<Option<ETag>> {
+        let before = self.store.get(key).await;
+        let answer = self.store.put(key, bytes.clone(), condition.clone(), metadata).await;
+        match (&answer, before) {
+            (Outcome::Done(_), Outcome::Done(before)) if key == root().head() => {
+                let (head, next) = (Head::decode(&before.bytes).unwrap(), Head::decode(&bytes).unwrap());
+                assert_eq!((next.descent(&head), next.rev), (Descent::Descendant, head.rev + 1));
+                assert_eq!(next.epoch - head.epoch, u64::from(next.owner != head.owner));
+                assert!(next.seq >= head.seq && next.entry_floor >= head.entry_floor);
+                assert_eq!(next.chain == head.chain, next.seq == head.seq);
+            }
+            (Outcome::Done(_), before) => {
+                assert_eq!((before, condition), (Outcome::Missing, Condition::Absent), "{key} was replaced");
+            }
+            _ => {}
+        }
+        answer
     }
 
     /// A process that submits what is not yet committed, up to batch `last`, and closes.
