@@ -13,8 +13,9 @@ use sinks::plan::commit::{self, Draft};
 use sinks::sink::{Batch, EncodedObject};
 use sinks::store::{Condition, Outcome, Store as _};
 
+use crate::calls::Bend;
 use crate::stores::DeletesOnAdoption;
-use crate::world::{BATCHES, Bend, Pace, World, batch, paused, position, root};
+use crate::world::{BATCHES, Pace, World, batch, paused, position, root};
 
 fn committed() -> Arc<World> {
     let world = World::new();

@@ -1,6 +1,7 @@
 //! Answers that are lost, late, or no answer: a process that lives on gets every batch acknowledged, once.
 
-use crate::world::{BATCHES, Bend, Pace, World};
+use crate::calls::Bend;
+use crate::world::{BATCHES, Pace, World};
 
 const TROUBLE: [Bend; 10] = [
     Bend::AnswerLost,

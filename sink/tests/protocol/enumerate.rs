@@ -1,6 +1,7 @@
 //! Crash at every step, enumerated: before and after every call to the store and to the local record.
 
-use crate::world::{Bend, Pace, World};
+use crate::calls::Bend;
+use crate::world::{Pace, World};
 
 /// A first batch, and one that comes after another.
 const BATCHES: u64 = 2;

@@ -8,7 +8,8 @@ use sinks::local::Checkpoints;
 use sinks::model::checkpoint::Checkpoint;
 use sinks::store::Pending;
 
-use crate::world::{BATCHES, Bend, Pace, World};
+use crate::calls::Bend;
+use crate::world::{BATCHES, Pace, World};
 
 /// A mutant of the record's keeper: it believes that it folded, and writes down only later acknowledgements.
 #[derive(Debug)]

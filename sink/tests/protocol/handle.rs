@@ -7,8 +7,9 @@ use sinks::local::MemoryCheckpoints;
 use sinks::model::key::KeyError;
 use sinks::sink::{Batch, Settings, Sink};
 
+use crate::calls::Bend;
 use crate::stores::Counted;
-use crate::world::{BATCHES, Bend, Lived, Pace, World, batch, paused, settings};
+use crate::world::{BATCHES, Lived, Pace, World, batch, paused, settings};
 
 async fn started(world: &Arc<World>, settings: Settings) -> (Sink, Arc<Counted>) {
     let store = Arc::new(Counted::new(world.store.clone()));

@@ -4,6 +4,7 @@
 
 mod alarms;
 mod answers;
+mod calls;
 mod enumerate;
 mod fold;
 mod handle;

@@ -1,6 +1,7 @@
 //! Whole histories by chance: several processes, several things that go wrong in each, in any combination.
 
-use crate::world::{BATCHES, Bend, Pace, World};
+use crate::calls::Bend;
+use crate::world::{BATCHES, Pace, World};
 
 fn bend(random: &mut fastrand::Rng) -> Bend {
     match random.u8(..12) {

@@ -16,8 +16,9 @@ use sinks::run::recover::{Content, Depth, recover};
 use sinks::sink::{Settings, Sink};
 use sinks::store::{Condition, Outcome, Store as _};
 
+use crate::calls::Bend;
 use crate::stores::Contested;
-use crate::world::{BATCHES, Bend, Pace, World, batch, paused, position, root, settings};
+use crate::world::{BATCHES, Pace, World, batch, paused, position, root, settings};
 
 fn left_behind() -> Arc<World> {
     let world = World::new();

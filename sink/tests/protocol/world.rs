@@ -1,17 +1,15 @@
 //! A world that can be stopped at any call: what is durable outlives the processes in it, one after another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use crate::stores::SlowStore;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sinks::env::{Clock, Env, Ids};
 use sinks::error::SinkError;
 use sinks::local::{Checkpoints, MemoryCheckpoints};
-use sinks::model::checkpoint::Checkpoint;
 use sinks::model::head::{Descent, Head};
 use sinks::model::ids::Digest;
 use sinks::model::key::PipelineRoot;
@@ -20,41 +18,10 @@ use sinks::plan::reconcile::Step;
 use sinks::run::patience::Patience;
 use sinks::run::recover::{self, Depth, Recovered};
 use sinks::sink::{Batch, EncodedObject, Settings, Sink};
-use sinks::store::{
-    Condition, ETag, MemoryStore, Object, ObjectMeta, Outcome, Page, Pending, Refusal, Store, Unanswered,
-};
-use tokio::sync::Notify;
+use sinks::store::{Condition, ETag, MemoryStore, Outcome, Store};
 
-/// What happens at one call of a life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bend {
-    /// The world stops before it.
-    StopBefore,
-    /// It takes effect, and the world stops before its answer.
-    StopAfter,
-    /// The world stops, and the request takes effect so many calls of later lives on.
-    StopLate(u64),
-    /// It takes effect and its answer is lost.
-    AnswerLost,
-    /// It is lost.
-    RequestLost,
-    /// No answer, and it takes effect so many calls later.
-    Late(u64),
-    /// 409.
-    Conflict,
-    /// The status of a store that is in trouble, without effect.
-    Status(u16),
-    /// It takes effect twice: a proxy repeats it.
-    Twice,
-    /// Done, without a tag.
-    NoTag,
-    /// 403.
-    Denied,
-    /// The process is frozen before it, until it is thawed.
-    Freeze,
-}
-
-type LatePut = (u64, String, Bytes, Condition);
+use crate::calls::{Bend, BentCheckpoints, BentStore, Calls, LatePut};
+use crate::stores::SlowStore;
 
 /// What is durable, and what is on its way.
 #[derive(Debug)]
@@ -62,7 +29,7 @@ pub struct World {
     pub store: Arc<MemoryStore>,
     pub checkpoints: Arc<MemoryCheckpoints>,
     pub acked: Mutex<BTreeSet<u64>>,
-    late: Mutex<Vec<LatePut>>,
+    pub late: Mutex<Vec<LatePut>>,
     lives: AtomicU64,
 }
 
@@ -72,186 +39,6 @@ struct Noon;
 impl Clock for Noon {
     fn now_ms(&self) -> u64 {
         1_764_417_600_000
-    }
-}
-
-/// One process's calls, counted, and where they bend.
-#[derive(Debug)]
-struct Calls {
-    world: Arc<World>,
-    bends: BTreeMap<u64, Bend>,
-    made: AtomicU64,
-    stopped: Mutex<bool>,
-    stop: Notify,
-    frozen: Notify,
-    thaw: Notify,
-}
-
-impl Calls {
-    fn begin(&self) -> Option<Bend> {
-        let nth = self.made.fetch_add(1, Ordering::Relaxed);
-        self.bends.get(&nth).copied()
-    }
-
-    /// Ends everything that this life does: nothing returns any more.
-    async fn stop<T>(&self) -> T {
-        *self.stopped.lock() = true;
-        self.stop.notify_one();
-        std::future::pending().await
-    }
-
-    async fn halted(&self) {
-        if *self.stopped.lock() {
-            std::future::pending().await
-        }
-    }
-
-    async fn freeze(&self) {
-        self.frozen.notify_one();
-        self.thaw.notified().await;
-    }
-
-    /// Puts that are due take effect.
-    async fn deliver(&self) {
-        let due: Vec<LatePut> = {
-            let mut late = self.world.late.lock();
-            late.iter_mut().for_each(|(calls, ..)| *calls = calls.saturating_sub(1));
-            late.extract_if(.., |(calls, ..)| *calls == 0).collect()
-        };
-        for (_, key, bytes, condition) in due {
-            self.world.put(&key, bytes, condition, &[]).await;
-        }
-    }
-
-    async fn bent<'a, T>(
-        &'a self,
-        call: impl Fn() -> Pending<'a, Outcome<T>>,
-        late: Option<LatePut>,
-    ) -> Outcome<T> {
-        self.halted().await;
-        self.deliver().await;
-        let unknown =
-            |status, reason: &str| Outcome::Unknown(Unanswered { status, reason: reason.to_owned() });
-        let late_in = |calls: u64| {
-            if let Some((_, key, bytes, condition)) = late.clone() {
-                self.world.late.lock().push((calls, key, bytes, condition));
-            }
-        };
-        match self.begin() {
-            None | Some(Bend::NoTag) => {
-                let answer = call().await;
-                self.halted().await;
-                answer
-            }
-            Some(Bend::Freeze) => {
-                self.freeze().await;
-                call().await
-            }
-            Some(Bend::StopBefore) => self.stop().await,
-            Some(Bend::StopAfter) => {
-                call().await;
-                self.stop().await
-            }
-            Some(Bend::StopLate(calls)) => {
-                late_in(calls);
-                self.stop().await
-            }
-            Some(Bend::AnswerLost) => {
-                call().await;
-                unknown(None, "the connection was reset")
-            }
-            Some(Bend::RequestLost) => unknown(None, "the connection timed out"),
-            Some(Bend::Late(calls)) => {
-                late_in(calls);
-                unknown(None, "the connection timed out")
-            }
-            Some(Bend::Conflict) => Outcome::Refused(Refusal::Conflict),
-            Some(Bend::Status(status)) => unknown(Some(status), "the store is in trouble"),
-            Some(Bend::Denied) => Outcome::Refused(Refusal::Denied {
-                status: 403,
-                code: "AccessDenied".to_owned(),
-                message: "Access Denied".to_owned(),
-            }),
-            Some(Bend::Twice) => {
-                call().await;
-                call().await
-            }
-        }
-    }
-}
-
-#[derive(Debug)]
-struct BentStore(Arc<Calls>);
-
-impl Store for BentStore {
-    fn put<'a>(
-        &'a self,
-        key: &'a str,
-        bytes: Bytes,
-        condition: Condition,
-        metadata: &'a [(String, String)],
-    ) -> Pending<'a, Outcome<Option<ETag>>> {
-        Box::pin(async move {
-            let untagged = self.0.bends.get(&self.0.made.load(Ordering::Relaxed)) == Some(&Bend::NoTag);
-            let late = (0, key.to_owned(), bytes.clone(), condition.clone());
-            let call = || -> Pending<'_, _> {
-                Box::pin(self.0.world.put(key, bytes.clone(), condition.clone(), metadata))
-            };
-            match self.0.bent(call, Some(late)).await {
-                Outcome::Done(_) if untagged => Outcome::Done(None),
-                answer => answer,
-            }
-        })
-    }
-
-    fn get<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<Object>> {
-        Box::pin(self.0.bent(move || self.0.world.store.get(key), None))
-    }
-
-    fn head<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<ObjectMeta>> {
-        Box::pin(self.0.bent(move || self.0.world.store.head(key), None))
-    }
-
-    fn delete<'a>(&'a self, key: &'a str, only: Option<ETag>) -> Pending<'a, Outcome<()>> {
-        Box::pin(self.0.bent(move || self.0.world.store.delete(key, only.clone()), None))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {
-        Box::pin(self.0.bent(move || self.0.world.store.list(prefix, token, limit), None))
-    }
-}
-
-#[derive(Debug)]
-struct BentCheckpoints {
-    calls: Arc<Calls>,
-    inner: Arc<dyn Checkpoints>,
-}
-
-impl BentCheckpoints {
-    async fn bent<T>(&self, call: Pending<'_, T>) -> T {
-        self.calls.halted().await;
-        match self.calls.begin() {
-            Some(Bend::Freeze) => {
-                self.calls.freeze().await;
-                call.await
-            }
-            Some(Bend::StopBefore | Bend::StopLate(_)) => self.calls.stop().await,
-            Some(Bend::StopAfter) => {
-                call.await;
-                self.calls.stop().await
-            }
-            _ => call.await,
-        }
-    }
-}
-
-impl Checkpoints for BentCheckpoints {
-    fn load(&self) -> Pending<'_, Result<Checkpoint, SinkError>> {
-        Box::pin(self.bent(self.inner.load()))
-    }
-
-    fn save(&self, checkpoint: Checkpoint) -> Pending<'_, Result<(), SinkError>> {
-        Box::pin(self.bent(self.inner.save(checkpoint)))
     }
 }
 
@@ -325,25 +112,13 @@ impl World {
         })
     }
 
-    fn calls(self: &Arc<Self>, bends: &[(u64, Bend)]) -> Arc<Calls> {
-        Arc::new(Calls {
-            world: Arc::clone(self),
-            bends: bends.iter().copied().collect(),
-            made: AtomicU64::new(0),
-            stopped: Mutex::new(false),
-            stop: Notify::new(),
-            frozen: Notify::new(),
-            thaw: Notify::new(),
-        })
-    }
-
     pub fn env(self: &Arc<Self>, store: Arc<dyn Store>) -> Env {
         let seed = 1 + self.lives.fetch_add(1, Ordering::Relaxed);
         Env { store, clock: Arc::new(Noon), ids: Arc::new(Ids::seeded(seed)) }
     }
 
     /// A write, after which HEAD must be a child of what it was, and nothing else may be replaced.
-    async fn put(
+    pub async fn put(
         &self,
         key: &str,
         bytes: Bytes,
@@ -381,7 +156,7 @@ impl World {
         last: u64,
         checkpoints: Arc<dyn Checkpoints>,
     ) -> Lived {
-        let calls = self.calls(bends);
+        let calls = Calls::new(self, bends);
         let env = self.env(Arc::new(BentStore(Arc::clone(&calls))));
         let checkpoints = Arc::new(BentCheckpoints { calls: Arc::clone(&calls), inner: checkpoints });
         let steps = Mutex::new(Vec::new());
@@ -399,7 +174,7 @@ impl World {
     /// A process that waits for each acknowledgement in portions of `patience_ms`. How often it was told of
     /// back-pressure.
     pub fn live_impatient(self: &Arc<Self>, bends: &[(u64, Bend)], patience_ms: u64) -> u64 {
-        let calls = self.calls(bends);
+        let calls = Calls::new(self, bends);
         let env = self.env(Arc::new(BentStore(Arc::clone(&calls))));
         let mut settings = settings();
         settings.send_timeout_ms = patience_ms;
@@ -426,7 +201,7 @@ impl World {
         self: &Arc<Self>,
         at: u64,
     ) -> Option<(Result<(), SinkError>, Result<(), SinkError>)> {
-        let calls = self.calls(&[(at, Bend::Freeze)]);
+        let calls = Calls::new(self, &[(at, Bend::Freeze)]);
         let env = self.env(Arc::new(BentStore(Arc::clone(&calls))));
         let checkpoints =
             Arc::new(BentCheckpoints { calls: Arc::clone(&calls), inner: self.checkpoints.clone() });
@@ -520,7 +295,7 @@ impl World {
         let acked = local.acked.map(|acked| (acked.position.digest, acked.seq));
         assert_eq!(acked, Some((position(last).digest(), last)), "{context}");
         // Whatever is still on its way may arrive now.
-        let calls = self.calls(&[]);
+        let calls = Calls::new(self, &[]);
         self.late.lock().iter_mut().for_each(|(calls, ..)| *calls = 1);
         paused(calls.deliver());
         assert_eq!(self.check(context), last, "a late request changed what is committed: {context}");
