@@ -25,6 +25,7 @@ use crate::plan::accept::{Acceptance, Acceptor};
 use crate::plan::commit::Draft;
 use crate::plan::ownership::Identity;
 use crate::plan::reconcile::Step;
+use crate::probe::{Clients, Found, Line, Probe, ProbeSettings, Report, Verdict};
 use crate::run::publish::{self, PlannedBatch, PlannedObject, Publisher};
 use crate::run::recover::{Content, Depth};
 use crate::run::start::{Session, Start};
@@ -62,6 +63,8 @@ pub struct Settings {
     pub parallel_puts: usize,
     /// If another owner wrote within so many milliseconds, a start waits as long before it takes over.
     pub takeover_quiet_ms: u64,
+    /// How the bucket is probed before a start.
+    pub probe: ProbeSettings,
     /// How far a start verifies what is committed.
     pub depth: Depth,
     /// Whether a HEAD of an older minor version is rewritten at the start.
@@ -88,6 +91,7 @@ impl Settings {
             queue_batches: 32,
             parallel_puts: 16,
             takeover_quiet_ms: 0,
+            probe: ProbeSettings::default(),
             depth: Depth::Objects,
             upgrade_head: true,
             tables: TableOrder::any(),
@@ -190,6 +194,24 @@ pub struct Sink {
 }
 
 impl Sink {
+    /// Probes the bucket, and starts if it keeps its promises: before that nothing asks for HEAD.
+    ///
+    /// # Errors
+    /// [`SinkError::ProbeRefused`] and [`SinkError::ProbeInconclusive`], then those of [`Sink::start`].
+    pub async fn open(env: Env, clients: &dyn Clients, settings: Settings) -> Result<Self, SinkError> {
+        let probe = Probe { env: &env, clients, root: &settings.root, settings: &settings.probe };
+        let report = probe.run(std::future::pending()).await;
+        for line in &report.lines {
+            let passed = i64::from(matches!(line.found, Found::Pass));
+            settings.metrics.probe_result.with_label_values(&[&line.check.to_string()]).set(passed);
+        }
+        match &report.verdict {
+            Verdict::Ready => Self::start(env, settings).await,
+            Verdict::Refused(checks) => Err(SinkError::ProbeRefused(of_checks(&report, checks))),
+            Verdict::Inconclusive(checks) => Err(SinkError::ProbeInconclusive(of_checks(&report, checks))),
+        }
+    }
+
     /// Reconciles what the bucket and this host's record hold, and becomes the owner. The capability probe must
     /// have passed before: nothing here asks whether the store keeps its promises.
     ///
@@ -402,6 +424,21 @@ impl Sink {
             None => Ok(()),
         }
     }
+}
+
+/// What the probe found in these checks, each with what it was after.
+fn of_checks(report: &Report, checks: &[u8]) -> String {
+    let lines = report.lines.iter().filter(|line| checks.contains(&line.check));
+    let found: Vec<String> = lines
+        .map(|Line { check, name, found, .. }| match found {
+            Found::Refused { expected, got } => {
+                format!("check {check} ({name}): {expected} expected, got {got}")
+            }
+            Found::Inconclusive { reason } => format!("check {check} ({name}): {reason}"),
+            _ => format!("check {check} ({name}) was not run"),
+        })
+        .collect();
+    found.join("; ")
 }
 
 /// Which kind of object an alarm misses, for the metric.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use sinks::error::SinkError;
 use sinks::local::MemoryCheckpoints;
 use sinks::model::key::KeyError;
+use sinks::probe::OneStore;
 use sinks::sink::{Batch, Settings, Sink};
 
 use crate::calls::Bend;
-use crate::stores::Counted;
+use crate::stores::{Counted, Unconditional};
 use crate::world::{BATCHES, Lived, Pace, World, batch, paused, settings};
 
 async fn started(world: &Arc<World>, settings: Settings) -> (Sink, Arc<Counted>) {
@@ -137,4 +138,28 @@ fn a_caller_is_told_of_back_pressure_and_the_batch_goes_on() {
     assert!(told >= 5, "told {told} times in an outage of more than ten seconds");
     assert_eq!(world.acked.lock().len() as u64, BATCHES);
     world.check_end("after back-pressure");
+}
+
+#[test]
+fn a_sink_opens_behind_its_probe_and_not_without_it() {
+    let world = World::new();
+    paused(async {
+        let store = Arc::new(Counted::new(world.store.clone()));
+        let clients = OneStore(store.clone());
+        let sink = Sink::open(world.env(store.clone()), &clients, settings()).await.unwrap();
+        sink.submit(batch(1)).await.unwrap().acknowledged().await.unwrap();
+        sink.close().await.unwrap();
+        let probe = world.store.keys().into_iter().filter(|key| key.contains("/probe/")).count();
+        assert_eq!(probe, 0, "the probe left keys behind");
+    });
+    assert_eq!(world.check("behind a probe"), 1);
+    let refusing = World::new();
+    let error = paused(async {
+        let store = Arc::new(Unconditional(refusing.store.clone()));
+        let clients = OneStore(store.clone());
+        Sink::open(refusing.env(store.clone()), &clients, settings()).await.unwrap_err()
+    });
+    assert_eq!(error.exit_code(), 1);
+    assert!(error.to_string().contains("check 2 (create on an existing key)"), "{error}");
+    assert_eq!(refusing.store.keys(), [""; 0], "a refused start wrote");
 }

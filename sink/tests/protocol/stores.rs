@@ -230,3 +230,35 @@ impl Store for Contested {
         self.inner.list(prefix, token, limit)
     }
 }
+
+/// Ignores every condition.
+#[derive(Debug)]
+pub struct Unconditional(pub Arc<MemoryStore>);
+
+impl Store for Unconditional {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        bytes: Bytes,
+        _condition: Condition,
+        metadata: &'a [(String, String)],
+    ) -> Pending<'a, Outcome<Option<ETag>>> {
+        self.0.put(key, bytes, Condition::None, metadata)
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<Object>> {
+        self.0.get(key)
+    }
+
+    fn head<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<ObjectMeta>> {
+        self.0.head(key)
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, only: Option<ETag>) -> Pending<'a, Outcome<()>> {
+        self.0.delete(key, only)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {
+        self.0.list(prefix, token, limit)
+    }
+}
