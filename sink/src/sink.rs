@@ -63,8 +63,6 @@ pub struct Settings {
     pub parallel_puts: usize,
     /// If another owner wrote within so many milliseconds, a start waits as long before it takes over.
     pub takeover_quiet_ms: u64,
-    /// How the bucket is probed before a start.
-    pub probe: ProbeSettings,
     /// How far a start verifies what is committed.
     pub depth: Depth,
     /// Whether a HEAD of an older minor version is rewritten at the start.
@@ -91,7 +89,6 @@ impl Settings {
             queue_batches: 32,
             parallel_puts: 16,
             takeover_quiet_ms: 0,
-            probe: ProbeSettings::default(),
             depth: Depth::Objects,
             upgrade_head: true,
             tables: TableOrder::any(),
@@ -198,8 +195,13 @@ impl Sink {
     ///
     /// # Errors
     /// [`SinkError::ProbeRefused`] and [`SinkError::ProbeInconclusive`], then those of [`Sink::start`].
-    pub async fn open(env: Env, clients: &dyn Clients, settings: Settings) -> Result<Self, SinkError> {
-        let probe = Probe { env: &env, clients, root: &settings.root, settings: &settings.probe };
+    pub async fn open(
+        env: Env,
+        settings: Settings,
+        clients: &dyn Clients,
+        probe: &ProbeSettings,
+    ) -> Result<Self, SinkError> {
+        let probe = Probe { env: &env, clients, root: &settings.root, settings: probe };
         let report = probe.run(std::future::pending()).await;
         for line in &report.lines {
             let passed = i64::from(matches!(line.found, Found::Pass));

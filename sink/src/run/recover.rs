@@ -4,7 +4,7 @@ use crate::env::Env;
 use crate::error::{Alarm, SinkError};
 use crate::model::chain;
 use crate::model::entry::{Entry, ObjectRecord, batch_digest};
-use crate::model::head::Head;
+use crate::model::head::{Descent, Head};
 use crate::model::ids::{Digest, Nonce};
 use crate::model::key::PipelineRoot;
 use crate::model::position::Position;
@@ -211,7 +211,6 @@ async fn head_or_nothing(
 
 /// What of the earlier verification still holds under the HEAD of now.
 fn still_valid(known: Recovered, head: &Head) -> Result<Option<Recovered>, SinkError> {
-    use crate::model::head::Descent;
     let before = &known.view.head;
     match head.descent(before) {
         Descent::Same | Descent::Descendant | Descent::TooFar if head.seq >= before.seq => {

@@ -13,6 +13,7 @@ use crate::metrics::Metrics;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::entry::EntryKind;
 use crate::model::frame;
+use crate::model::head::Head;
 use crate::model::ids::Nonce;
 use crate::model::key::PipelineRoot;
 use crate::model::position::{Position, PositionRecord};
@@ -218,12 +219,7 @@ impl Start {
     }
 
     /// A swap by the owner, which nobody else may have made in vain.
-    async fn swap(
-        &self,
-        base: &View,
-        next: &crate::model::head::Head,
-        memory: &mut Memory,
-    ) -> Result<(), SinkError> {
+    async fn swap(&self, base: &View, next: &Head, memory: &mut Memory) -> Result<(), SinkError> {
         memory.latches.written.push(next.write.nonce);
         let swap = Swap { env: &self.env, root: &self.root, metrics: &self.metrics, base, next };
         match swap.apply(self.patience()).await? {

@@ -15,7 +15,7 @@ use crate::model::key::PipelineRoot;
 use crate::model::view::View;
 use crate::run::patience::{Patience, because, denied};
 use crate::run::read;
-use crate::store::{Condition, Outcome, Refusal};
+use crate::store::{Condition, ETag, Outcome, Refusal};
 
 /// How often HEAD may show what can't be, as a stale read does, before it is taken for the truth.
 const PUZZLES: u32 = 8;
@@ -119,7 +119,7 @@ impl Swap<'_> {
         self.next.write.intent.name()
     }
 
-    async fn put(&self, key: &str, bytes: Bytes) -> Outcome<Option<crate::store::ETag>> {
+    async fn put(&self, key: &str, bytes: Bytes) -> Outcome<Option<ETag>> {
         let condition = Condition::Matches(self.base.etag.clone());
         self.env.store.put(key, bytes, condition, &metadata(Kind::Head, self.next)).await
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::missing_kind;
 use crate::error::SinkError;
 use crate::metrics::Metrics;
-use crate::model::head::Head;
+use crate::model::head::{Head, RollupRef};
 use crate::model::ids::{Digest, WriterId};
 
 /// The operational snapshot.
@@ -44,7 +44,7 @@ impl Status {
     /// Of HEAD alone, as a reader sees it.
     #[must_use]
     pub fn of_head(head: &Head) -> Self {
-        let end = |rollup: &Option<crate::model::head::RollupRef>| rollup.as_ref().map_or(0, |r| r.end_seq);
+        let end = |rollup: &Option<RollupRef>| rollup.as_ref().map_or(0, |r| r.end_seq);
         Self {
             epoch: head.epoch,
             writer_id: head.owner.writer_id,

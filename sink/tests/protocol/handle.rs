@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sinks::error::SinkError;
 use sinks::local::MemoryCheckpoints;
 use sinks::model::key::KeyError;
-use sinks::probe::OneStore;
+use sinks::probe::{OneStore, ProbeSettings};
 use sinks::sink::{Batch, Settings, Sink};
 
 use crate::calls::Bend;
@@ -146,7 +146,8 @@ fn a_sink_opens_behind_its_probe_and_not_without_it() {
     paused(async {
         let store = Arc::new(Counted::new(world.store.clone()));
         let clients = OneStore(store.clone());
-        let sink = Sink::open(world.env(store.clone()), &clients, settings()).await.unwrap();
+        let probe = ProbeSettings::default();
+        let sink = Sink::open(world.env(store.clone()), settings(), &clients, &probe).await.unwrap();
         sink.submit(batch(1)).await.unwrap().acknowledged().await.unwrap();
         sink.close().await.unwrap();
         let probe = world.store.keys().into_iter().filter(|key| key.contains("/probe/")).count();
@@ -157,7 +158,8 @@ fn a_sink_opens_behind_its_probe_and_not_without_it() {
     let error = paused(async {
         let store = Arc::new(Unconditional(refusing.store.clone()));
         let clients = OneStore(store.clone());
-        Sink::open(refusing.env(store.clone()), &clients, settings()).await.unwrap_err()
+        let (env, probe) = (refusing.env(store.clone()), ProbeSettings::default());
+        Sink::open(env, settings(), &clients, &probe).await.unwrap_err()
     });
     assert_eq!(error.exit_code(), 1);
     assert!(error.to_string().contains("check 2 (create on an existing key)"), "{error}");
