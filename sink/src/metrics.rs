@@ -61,7 +61,7 @@ pub struct Metrics {
     pub reconcile_deleted_total: IntCounter,
     /// Unreachable objects in the last listing.
     pub orphans_seen: IntGauge,
-    /// The last probe, by `check`: 1 passed, 0 not.
+    /// The last probe, by the number of its `check`: 1 passed, 0 not.
     pub probe_result: IntGaugeVec,
     /// Time of each `stage` of a publish, in seconds.
     pub publish_seconds: HistogramVec,

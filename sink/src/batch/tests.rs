@@ -1,8 +1,11 @@
 use std::collections::BTreeMap;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::config::{Config, Source};
 use crate::events::envelope::Decoder;
+use crate::model::position::Order;
 
 const LIMITS: BatchLimits = BatchLimits {
     max_transactions: 2,
@@ -27,19 +30,22 @@ struct Feed {
 
 impl Feed {
     #[expect(clippy::disallowed_methods, reason = "a test owns its clock")]
-    fn new(limits: BatchLimits, resume: Option<Position>) -> Self {
-        let source = source();
-        let transactions = Transactions::new(&source, resume.clone());
+    fn of(source: &Source, limits: BatchLimits, resume: Option<Position>) -> Self {
+        let transactions = Transactions::new(source, resume.clone());
         Self {
-            decoder: Decoder::new(&source, resume.as_ref()),
+            decoder: Decoder::new(source, resume.as_ref()),
             batcher: Batcher::new(transactions, limits, Compression::None),
             line: 0,
             now: Instant::from_std(std::time::Instant::now()),
         }
     }
 
+    fn new(limits: BatchLimits, resume: Option<Position>) -> Self {
+        Self::of(&source(), limits, resume)
+    }
+
     /// One change of transaction `lsn`; returns the batch, if it is full with it.
-    fn change(&mut self, lsn: &str, id: u32, end: bool) -> Option<Batch> {
+    fn change(&mut self, lsn: &str, id: u64, end: bool) -> Option<Batch> {
         self.line += 1;
         let line = format!(
             r#"{{"op":"c","after":{{"id":{id}}},"tx_end":{end},"ts_ms":{id},
@@ -168,4 +174,73 @@ fn a_table_without_a_key_stops_the_sink() {
     let oversize =
         matches!(&error, BatchError::Key { line: 7, error: KeyError::OversizeTableName { bytes: 201, .. } });
     assert!(oversize, "{error}");
+}
+
+const UUID: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+
+fn gtids() -> Source {
+    let yaml = "source: {id: shop, position: mysql-gtid, gtid_start: ''}\nsinks: [{type: s3, bucket: b}]\n";
+    Config::read(yaml, |_| None).unwrap().source
+}
+
+/// A process's life: how batches are closed in it, and how many of them are committed before it dies.
+fn life() -> impl Strategy<Value = (BatchLimits, usize)> {
+    (1..4_u64, 1..6_u64, any::<bool>(), 0..4_usize).prop_map(
+        |(max_transactions, max_rows, whole, committed)| {
+            (BatchLimits { max_transactions, max_rows, respect_source_tx: whole, ..LIMITS }, committed)
+        },
+    )
+}
+
+/// Ids of rows, by table.
+type Ids = BTreeMap<String, Vec<u64>>;
+
+fn collect(batch: &Batch, into: &mut Ids) {
+    for object in &batch.objects {
+        for row in format::decode(object.format, object.compression, &object.bytes).unwrap() {
+            let row: serde_json::Value = serde_json::from_slice(&row).unwrap();
+            into.entry(object.table.clone()).or_default().push(row["after"]["id"].as_u64().unwrap());
+        }
+    }
+}
+
+/// Lives one after another, each of which reads the stream from its beginning; the last commits everything.
+fn lives(source: &Source, place: impl Fn(usize) -> String, sizes: &[u64], lives: &[(BatchLimits, usize)]) {
+    let (mut committed, mut position) = (Ids::new(), None);
+    let endless = (LIMITS, usize::MAX);
+    for (limits, most) in lives.iter().chain([&endless]) {
+        let mut feed = Feed::of(source, *limits, position.clone());
+        let (mut batches, mut id) = (Vec::new(), 0);
+        for (number, size) in sizes.iter().enumerate() {
+            for event in 1..=*size {
+                id += 1;
+                batches.extend(feed.change(&place(number), id, event == *size));
+            }
+        }
+        batches.extend(feed.batcher.take());
+        for batch in batches.into_iter().take(*most) {
+            let order =
+                position.as_ref().map_or(Order::Greater, |last: &Position| last.compare(&batch.position));
+            assert_eq!(order, Order::Greater, "{:?}, then {:?}", position, batch.position);
+            collect(&batch, &mut committed);
+            position = Some(batch.position);
+        }
+    }
+    let mut expected = Ids::new();
+    for id in 1..=sizes.iter().sum() {
+        expected.entry(format!("t{}", id % 2)).or_default().push(id);
+    }
+    assert_eq!(committed, expected);
+}
+
+proptest! {
+    #[test]
+    fn every_event_is_in_one_batch_whatever_dies(
+        sizes in proptest::collection::vec(1..6_u64, 1..12),
+        processes in proptest::collection::vec(life(), 0..5),
+    ) {
+        lives(&source(), |number| format!("0/{:X}", 16 * (number + 1)), &sizes, &processes);
+        // Numbers that another server of the topology gave come in another order.
+        lives(&gtids(), |number| format!("{UUID}:{}", (number ^ 1) + 1), &sizes, &processes);
+    }
 }

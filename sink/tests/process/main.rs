@@ -4,9 +4,10 @@ mod rig;
 
 use std::process::Stdio;
 
-use assay_server::Deviation;
+use assay_server::{Deviation, Outage};
 use rig::{PIPELINE, Rig, code, transaction};
 use serde_json::{Value, json};
+use sinks::store::{Access, Outcome, S3Settings, S3Store, Store as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -236,6 +237,49 @@ async fn the_older_of_two_owners_is_fenced() {
     let (status, logs) = second.wait().await;
     assert_eq!(status.code(), Some(0), "{logs}");
     assert_eq!(rig.ids().await, [1, 2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_is_waited_for_and_a_stop_within_it_is_told() {
+    let rig = Rig::start(&PIPELINE.replace("    batch:", "    send_timeout_ms: 500\n    batch:"), None).await;
+    let mut running = rig.run();
+    running.feed(&transaction([1])).await;
+    assert_eq!(running.line().await.expect("an acknowledgement")["position"], "0/1");
+    let outage = rig.server.outage(Outage::Unavailable);
+    running.feed(&transaction([2])).await;
+    running.log("waiting on").await;
+    drop(outage);
+    assert_eq!(running.line().await.expect("an acknowledgement")["position"], "0/2");
+    let outage = rig.server.outage(Outage::Unavailable);
+    running.feed(&transaction([3])).await;
+    running.log("waiting on").await;
+    running.signal("TERM").await;
+    let (status, logs) = running.wait().await;
+    assert_eq!(status.code(), Some(7), "{logs}");
+    drop(outage);
+    let output = rig.ask(&["run"], &[1, 2, 3, 4].map(|id| transaction([id])).concat()).await;
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    assert_eq!(rig.ids().await, [1, 2, 3, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_object_is_an_alarm() {
+    let rig = Rig::start(PIPELINE, None).await;
+    assert_eq!(code(&rig.ask(&["run"], &transaction([1])).await), 0);
+    let access = Access::keys(rig.server.access_key(), rig.server.secret_key(), None);
+    let bucket = S3Settings::new(Some(rig.server.endpoint().to_owned()), rig.server.region(), "my-bucket");
+    let store = S3Store::new(&bucket, &access).expect("settings of a running server");
+    let Outcome::Done(page) = store.list("orders/public.orders/", None, 10).await else {
+        panic!("a listing")
+    };
+    let [object] = &page.objects[..] else { panic!("one object in {page:?}") };
+    assert_eq!(store.delete(&object.key, None).await, Outcome::Done(()));
+    for (command, input) in [("verify", String::new()), ("read", String::new()), ("run", transaction([2]))] {
+        let output = rig.ask(&[command], &input).await;
+        assert_eq!((code(&output), output.stdout.as_slice()), (5, &b""[..]), "{command}");
+        let said = text(&output.stderr);
+        assert!(said.contains("missing") && said.contains(&object.key), "{said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

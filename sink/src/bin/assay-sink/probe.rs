@@ -57,6 +57,6 @@ pub(crate) async fn probe(opened: &Opened, also: &[String], stop: &mut Stop) -> 
 pub(crate) fn count(report: &Report, metrics: &Metrics) {
     for line in &report.lines {
         let passed = matches!(line.found, Found::Pass | Found::Recorded { .. });
-        metrics.probe_result.with_label_values(&[&line.name]).set(i64::from(passed));
+        metrics.probe_result.with_label_values(&[&line.check.to_string()]).set(i64::from(passed));
     }
 }
