@@ -22,8 +22,12 @@ pub async fn start() -> Result<(Server, Provider), String> {
 pub async fn start_as(builder: Builder) -> Result<(Server, Provider), String> {
     let server = builder.bucket(BUCKET).region(DEFAULT_REGION).start().await;
     let server = server.map_err(|why| format!("the embedded server does not start: {why}"))?;
+    let endpoint = Endpoint::parse(server.endpoint())?;
     let provider = Provider {
-        endpoint: Endpoint::parse(server.endpoint())?,
+        // One process with one address: what two endpoints must agree on, two of its connections must too.
+        endpoint_2: Some(endpoint.clone()),
+        endpoint,
+        versioned_bucket: None,
         addressing: Addressing::Path,
         bucket: BUCKET.to_owned(),
         region: server.region().to_owned(),

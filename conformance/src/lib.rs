@@ -7,6 +7,7 @@
 //! through what was known, and [`emulation`] says how the embedded server can fail the same.
 
 pub mod baseline;
+pub mod buckets;
 pub mod cost;
 pub mod embedded;
 pub mod emulation;

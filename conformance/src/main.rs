@@ -1,13 +1,13 @@
 //! `assay-certify`: runs the suite against one provider and says what it found.
 
-use assay_checks::{Addressing, Call, Check, Client, Clock, Need, Race, Settings};
+use assay_checks::{Addressing, Call, Check, Client, Clock, Need, Race, Settings, Surroundings};
 use assay_conformance::render::Format;
 use assay_conformance::render::progress::Progress;
 use assay_conformance::render::text::Colour;
 use assay_conformance::report::{Head, Report, draw_up};
 use assay_conformance::runner::{Event, Plan};
 use assay_conformance::target::{Provider, Target};
-use assay_conformance::{baseline, cost, embedded, render, runner, selection, sweep, target};
+use assay_conformance::{baseline, buckets, cost, embedded, render, runner, selection, sweep, target};
 use clap::{Parser, Subcommand, ValueEnum};
 use http::Method;
 use std::io::{IsTerminal, Write};
@@ -21,7 +21,8 @@ use time::format_description::well_known::Rfc3339;
 const AFTER_HELP: &str = "\
 The provider is read from the environment: all of DELTAFORGE_IT_S3_ENDPOINT, _BUCKET,
 _ACCESS_KEY and _SECRET_KEY, or none of them for the embedded server; a partial set is
-refused. _REGION, _SESSION_TOKEN and _ADDRESSING (path, virtual) may stand beside the four.
+refused. Beside the four may stand _REGION, _SESSION_TOKEN, _ADDRESSING (path, virtual),
+_ENDPOINT_2 (another address of the same store) and _VERSIONED_BUCKET.
 The bucket must exist and may be shared: everything is written under one prefix and removed.
 
 Examples:
@@ -191,7 +192,7 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
         return show(&dry_run(checks, cli, &clock).await?).map(|()| 0);
     }
     let (server, provider) = match target {
-        Target::Provider(provider) => (None, provider),
+        Target::Provider(provider) => (None, *provider),
         Target::Embedded => {
             let (server, provider) = embedded::start().await.map_err(|why| Ended(why, OWN_FAULT))?;
             (Some(server), provider)
@@ -218,17 +219,21 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
         suite_checks: assay_checks::all().count(),
         duration_ms: 0,
     };
+    let surroundings = provider.surroundings();
     let client = Client::new(settings(provider, cli, &clock));
     let client = match cli.rate {
         Some(rate) => client.at_rate(rate),
         None => client,
     };
     bucket_exists(&client).await?;
-    if let Err(why) = sweep::leftovers(&client, clock()).await {
-        eprintln!("assay-certify: leftovers of earlier runs may remain: {why}");
+    for swept in [sweep::leftovers(&client, clock()).await, buckets::leftovers(&client, clock()).await] {
+        if let Err(why) = swept {
+            eprintln!("assay-certify: leftovers of earlier runs may remain: {why}");
+        }
     }
     let prefix = sweep::prefix(clock(), &mut rng);
-    let plan = plan(checks, cli, seed, &clock);
+    let mut plan = plan(checks, cli, seed, &clock);
+    plan.surroundings = surroundings;
     let start = clock();
     let entries = tokio::select! {
         entries = runner::run(&plan, &client, &prefix, progress(&plan)) => Some(entries),
@@ -241,6 +246,9 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
     };
     if let Err(why) = emptied {
         eprintln!("assay-certify: keys under {prefix} may remain: {why}");
+    }
+    if let Err(why) = buckets::remove_all(&plan, &client, &prefix).await {
+        eprintln!("assay-certify: buckets of this run may remain: {why}");
     }
     let Some(entries) = entries else {
         return Err(Ended("interrupted; what it wrote was removed".to_owned(), INTERRUPTED));
@@ -268,9 +276,11 @@ fn read(file: &Path) -> Result<Report, Ended> {
 /// Runs the checks on an embedded server, and tells what they and the removal of their keys sent.
 async fn dry_run(checks: Vec<&'static Check>, cli: &Cli, clock: &Clock) -> Result<String, Ended> {
     let (_server, provider) = embedded::start().await.map_err(|why| Ended(why, OWN_FAULT))?;
+    let surroundings = provider.surroundings();
     let client = Client::new(settings(provider, cli, clock));
     let prefix = sweep::prefix(clock(), &mut entropy());
-    let plan = plan(checks, cli, cli.seed.unwrap_or_default(), clock);
+    let mut plan = plan(checks, cli, cli.seed.unwrap_or_default(), clock);
+    plan.surroundings = surroundings;
     let entries = runner::run(&plan, &client, &prefix, progress(&plan)).await;
     sweep::empty(&client, &prefix).await.map_err(|why| Ended(why.to_string(), OWN_FAULT))?;
     let mut traffic = client.traffic();
@@ -291,6 +301,7 @@ fn plan(checks: Vec<&'static Check>, cli: &Cli, seed: u64, clock: &Clock) -> Pla
     Plan {
         checks,
         without: cli.without.clone(),
+        surroundings: Surroundings::default(),
         race: Race { writers: cli.writers.into(), rounds: cli.rounds.into() },
         seed,
         limit: Duration::from_secs(cli.check_limit_seconds),
@@ -309,7 +320,7 @@ fn show(text: &str) -> Result<(), Ended> {
 }
 
 fn settings(provider: Provider, cli: &Cli, clock: &Clock) -> Settings {
-    let Provider { endpoint, addressing, bucket, region, credentials } = provider;
+    let Provider { endpoint, addressing, bucket, region, credentials, .. } = provider;
     let timeout = Duration::from_secs(cli.timeout_seconds);
     Settings { endpoint, addressing, bucket, region, credentials, timeout, clock: clock.clone() }
 }

@@ -1,7 +1,8 @@
 //! Runs checks side by side, each isolated from the others, and races alone.
 
+use crate::buckets::Buckets;
 use crate::report::{Entry, Outcome};
-use assay_checks::{Check, Client, Clock, Doubt, Exchange, Need, Race, Stop, Traffic, Trial};
+use assay_checks::{Check, Client, Clock, Doubt, Exchange, Need, Race, Stop, Surroundings, Traffic, Trial};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,8 @@ pub struct Plan {
     pub checks: Vec<&'static Check>,
     /// What the provider does not claim; checks that need it are skipped.
     pub without: Vec<Need>,
+    /// What else there is around the bucket.
+    pub surroundings: Surroundings,
     /// How hard the races are.
     pub race: Race,
     /// The seed of every check's bodies and names.
@@ -44,6 +47,7 @@ pub enum Event<'a> {
 /// the order of the checks' ends.
 pub async fn run(plan: &Plan, client: &Client, prefix: &str, mut on: impl FnMut(Event<'_>)) -> Vec<Entry> {
     let deadline = plan.budget.map(|budget| Instant::now() + budget);
+    let buckets = Arc::new(Buckets::prepare(plan, client, prefix).await);
     let (alone, together): (Vec<_>, Vec<_>) =
         plan.checks.iter().copied().enumerate().partition(|(_, check)| runs_alone(check));
     let mut entries: Vec<(usize, Entry)> = Vec::with_capacity(plan.checks.len());
@@ -56,8 +60,9 @@ pub async fn run(plan: &Plan, client: &Client, prefix: &str, mut on: impl FnMut(
             {
                 on(Event::Started(check));
                 let (plan, client, prefix) = (plan.clone(), client.with_own_journal(), prefix.to_owned());
+                let buckets = buckets.clone();
                 running.spawn(async move {
-                    let entry = run_one(&plan, check, &client, &prefix, deadline).await;
+                    let entry = run_one(&plan, check, &buckets, &client, &prefix, deadline).await;
                     (place, entry, client.exchanges())
                 });
             }
@@ -80,6 +85,7 @@ fn runs_alone(check: &Check) -> bool {
 async fn run_one(
     plan: &Plan,
     check: &'static Check,
+    buckets: &Buckets,
     client: &Client,
     prefix: &str,
     deadline: Option<Instant>,
@@ -110,20 +116,34 @@ async fn run_one(
         return entry;
     }
     let limit = left.map_or(plan.limit, |left| left.min(plan.limit));
-    let trial =
-        Trial::new(client.clone(), format!("{prefix}{}/", check.id), plan.race, seed_of(plan.seed, check.id));
+    let client = match buckets.for_check(check) {
+        Ok(None) => client.clone(),
+        Ok(Some(bucket)) => client.in_bucket(bucket),
+        Err(reason) => {
+            entry.outcome = Outcome::Skip { reason };
+            return entry;
+        }
+    };
+    let trial = Trial::new(
+        client.clone(),
+        &plan.surroundings,
+        format!("{prefix}{}/", check.id),
+        plan.race,
+        seed_of(plan.seed, check.id),
+    );
     // A task of its own, so that a panic is this check's end alone; dropped with this function, it is aborted.
     let mut task = JoinSet::new();
     task.spawn(async move {
         let done = (check.run)(&trial).await;
-        (done, trial.class(), trial.remark())
+        (done, trial.class(), trial.remark(), trial.measured())
     });
     entry.outcome = match tokio::time::timeout(limit, task.join_next()).await {
         Err(_) => Outcome::Inconclusive(Doubt {
             reason: format!("not done within {limit:?}"),
             exchange: client.latest(),
         }),
-        Ok(Some(Ok((done, class, note)))) => {
+        Ok(Some(Ok((done, class, note, measured)))) => {
+            entry.measured = measured;
             entry.class = check.condition.zip(class);
             entry.note = note;
             match done {

@@ -45,7 +45,7 @@ fn began(prefix: &str) -> Option<OffsetDateTime> {
 }
 
 /// Whether a prefix is of a run so long ago that its keys are leftovers.
-fn is_stale(prefix: &str, now: OffsetDateTime) -> bool {
+pub(crate) fn is_stale(prefix: &str, now: OffsetDateTime) -> bool {
     began(prefix).is_some_and(|began| now - began > STALE)
 }
 
@@ -109,7 +109,7 @@ pub async fn empty_of_stragglers(client: &Client, prefix: &str) -> Result<usize,
     Ok(removed)
 }
 
-async fn remove(client: &Client, calls: Vec<Call>) -> Result<(), SweepError> {
+pub(crate) async fn remove(client: &Client, calls: Vec<Call>) -> Result<(), SweepError> {
     let mut calls = calls.into_iter();
     let mut running = JoinSet::new();
     loop {
@@ -141,7 +141,7 @@ async fn keys(client: &Client, prefix: &str) -> Result<Vec<String>, SweepError> 
 }
 
 /// The first page of open uploads; none where the provider does not list them.
-async fn uploads(client: &Client, prefix: &str) -> Result<Vec<(String, String)>, SweepError> {
+pub(crate) async fn uploads(client: &Client, prefix: &str) -> Result<Vec<(String, String)>, SweepError> {
     let answer =
         client.send(Call::new(Method::GET, None).query("uploads", "").query("prefix", prefix)).await?;
     if !answer.succeeded() {
@@ -152,7 +152,7 @@ async fn uploads(client: &Client, prefix: &str) -> Result<Vec<(String, String)>,
     Ok(entries.iter().filter_map(pair).filter(|(key, _)| key.starts_with(prefix)).collect())
 }
 
-fn granted(answer: Answer, what: &str) -> Result<Answer, SweepError> {
+pub(crate) fn granted(answer: Answer, what: &str) -> Result<Answer, SweepError> {
     if answer.succeeded() {
         return Ok(answer);
     }

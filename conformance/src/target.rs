@@ -1,6 +1,6 @@
 //! Which provider to certify, read from the environment.
 
-use assay_checks::{Addressing, Credentials, Endpoint};
+use assay_checks::{Addressing, Credentials, Endpoint, Surroundings};
 
 /// The four variables that name a provider. All, none, or refused.
 pub const REQUIRED: [&str; 4] = [
@@ -10,8 +10,13 @@ pub const REQUIRED: [&str; 4] = [
     "DELTAFORGE_IT_S3_SECRET_KEY",
 ];
 /// The ones that may stand beside the four.
-pub const OPTIONAL: [&str; 3] =
-    ["DELTAFORGE_IT_S3_REGION", "DELTAFORGE_IT_S3_SESSION_TOKEN", "DELTAFORGE_IT_S3_ADDRESSING"];
+pub const OPTIONAL: [&str; 5] = [
+    "DELTAFORGE_IT_S3_REGION",
+    "DELTAFORGE_IT_S3_SESSION_TOKEN",
+    "DELTAFORGE_IT_S3_ADDRESSING",
+    "DELTAFORGE_IT_S3_ENDPOINT_2",
+    "DELTAFORGE_IT_S3_VERSIONED_BUCKET",
+];
 
 /// The region of signatures where none is set, as in AWS's own tools.
 pub const DEFAULT_REGION: &str = "us-east-1";
@@ -22,7 +27,7 @@ pub enum Target {
     /// The server of this project, started for the run.
     Embedded,
     /// A provider elsewhere.
-    Provider(Provider),
+    Provider(Box<Provider>),
 }
 
 /// A provider and the bucket to use there. The bucket must exist.
@@ -38,6 +43,17 @@ pub struct Provider {
     pub region: String,
     /// Who signs.
     pub credentials: Credentials,
+    /// Another address of the same store.
+    pub endpoint_2: Option<Endpoint>,
+    /// A bucket that has versioning; without it one is made for the run.
+    pub versioned_bucket: Option<String>,
+}
+
+impl Provider {
+    /// What there is around its bucket.
+    pub fn surroundings(&self) -> Surroundings {
+        Surroundings { endpoint_2: self.endpoint_2.clone(), versioned_bucket: self.versioned_bucket.clone() }
+    }
 }
 
 /// Reads the target. `variable` looks a name up; a variable that is empty counts as unset.
@@ -47,7 +63,7 @@ pub struct Provider {
 pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Target, String> {
     let value = |name: &str| variable(name).filter(|value| !value.is_empty());
     let [endpoint, bucket, access_key, secret_key] = REQUIRED.map(value);
-    let [region, session_token, addressing] = OPTIONAL.map(value);
+    let [region, session_token, addressing, endpoint_2, versioned_bucket] = OPTIONAL.map(value);
     let (Some(endpoint), Some(bucket), Some(access_key), Some(secret_key)) =
         (&endpoint, bucket, access_key, secret_key)
     else {
@@ -71,13 +87,19 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Tar
         Some("virtual") => Addressing::Virtual,
         Some(other) => return Err(format!("{} is {other:?}: give path or virtual", OPTIONAL[2])),
     };
-    Ok(Target::Provider(Provider {
-        endpoint: Endpoint::parse(endpoint).map_err(|why| format!("{}: {why}", REQUIRED[0]))?,
+    Ok(Target::Provider(Box::new(Provider {
+        endpoint: address(endpoint, REQUIRED[0])?,
+        endpoint_2: endpoint_2.map(|url| address(&url, OPTIONAL[3])).transpose()?,
+        versioned_bucket,
         addressing,
         bucket,
         region: region.unwrap_or_else(|| DEFAULT_REGION.to_owned()),
         credentials: Credentials { access_key, secret_key, session_token },
-    }))
+    })))
+}
+
+fn address(url: &str, variable: &str) -> Result<Endpoint, String> {
+    Endpoint::parse(url).map_err(|why| format!("{variable}: {why}"))
 }
 
 #[cfg(test)]
@@ -97,13 +119,15 @@ mod tests {
         let seen = match from_environment(variable) {
             Ok(Target::Embedded) => "embedded".to_owned(),
             Ok(Target::Provider(p)) => format!(
-                "{} {} {} {:?} {} {}",
+                "{} {} {} {:?} {} {}{}{}",
                 p.endpoint.url(),
                 p.bucket,
                 p.region,
                 p.addressing,
                 p.credentials.access_key,
-                p.credentials.session_token.is_some()
+                p.credentials.session_token.is_some(),
+                p.endpoint_2.map(|endpoint| format!(" also {}", endpoint.url())).unwrap_or_default(),
+                p.versioned_bucket.map(|bucket| format!(" versions in {bucket}")).unwrap_or_default()
             ),
             Err(why) => why,
         };
@@ -121,6 +145,15 @@ mod tests {
             &format!("{FOUR} REGION=garage ADDRESSING=virtual SESSION_TOKEN=t"),
             "http://127.0.0.1:9000 b garage Virtual id true",
         );
+        check(
+            &format!("{FOUR} ENDPOINT_2=https://s3.example VERSIONED_BUCKET=v"),
+            "http://127.0.0.1:9000 b us-east-1 Path id false also https://s3.example versions in v",
+        );
+        for stray in ["ENDPOINT_2", "VERSIONED_BUCKET"] {
+            let refused = format!("DELTAFORGE_IT_S3_{stray} set without a provider: set all of ");
+            let rest = REQUIRED.join(", ") + " as well, or unset it";
+            check(&format!("{stray}=x"), &(refused + &rest));
+        }
         check(
             "ENDPOINT=https://s3.example BUCKET= ACCESS_KEY=id",
             "DELTAFORGE_IT_S3_BUCKET, DELTAFORGE_IT_S3_SECRET_KEY not set: set all four to certify a provider, \
@@ -142,6 +175,10 @@ mod tests {
         check(
             &FOUR.replace("http://127.0.0.1:9000/", "s3.example"),
             "DELTAFORGE_IT_S3_ENDPOINT: endpoint \"s3.example\" must start with http:// or https://",
+        );
+        check(
+            &format!("{FOUR} ENDPOINT_2=s3.example"),
+            "DELTAFORGE_IT_S3_ENDPOINT_2: endpoint \"s3.example\" must start with http:// or https://",
         );
         check(
             &FOUR.replace("9000/", "9000/b"),

@@ -43,7 +43,12 @@ fn a_partial_provider_is_a_usage_error() {
 fn bad_arguments_are_usage_errors() {
     ends(&["--only", "put.creat"], &[], 2, "no check is called \"put.creat\"");
     ends(&["--writers", "1"], &[], 2, "--writers");
-    ends(&["--without", "copies"], &[], 2, "\"copies\" is none of copy, multipart, batch-delete");
+    ends(
+        &["--without", "copies"],
+        &[],
+        2,
+        "\"copies\" is none of copy, multipart, batch-delete, versioned-bucket, own-bucket",
+    );
     ends(&["--markdown"], &[], 2, "--list");
 }
 

@@ -59,6 +59,7 @@ async fn run(deviation: Option<Deviation>, rounds: usize) -> Vec<Entry> {
         builder = builder.deviation(deviation);
     }
     let (_server, provider) = embedded::start_as(builder).await.expect("the embedded server starts");
+    let surroundings = provider.surroundings();
     let client = Client::new(Settings {
         endpoint: provider.endpoint,
         addressing: provider.addressing,
@@ -71,6 +72,7 @@ async fn run(deviation: Option<Deviation>, rounds: usize) -> Vec<Entry> {
     let plan = Plan {
         checks,
         without: Vec::new(),
+        surroundings,
         race: Race { writers: 4, rounds },
         seed: 1,
         limit: Duration::from_secs(60),

@@ -19,6 +19,7 @@ async fn run(deviations: Vec<Deviation>) -> Vec<Entry> {
     let builder =
         deviations.into_iter().fold(Server::builder().seed(1), |builder, one| builder.deviation(one));
     let (_server, provider) = embedded::start_as(builder).await.expect("the embedded server starts");
+    let surroundings = provider.surroundings();
     let client = Client::new(Settings {
         endpoint: provider.endpoint,
         addressing: provider.addressing,
@@ -31,6 +32,7 @@ async fn run(deviations: Vec<Deviation>) -> Vec<Entry> {
     let plan = Plan {
         checks: selection::select(&[]).expect("all of them"),
         without: Vec::new(),
+        surroundings,
         race: Race { writers: 8, rounds: 6 },
         seed: 1,
         limit: Duration::from_secs(60),

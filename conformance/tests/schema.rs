@@ -98,6 +98,7 @@ async fn report(deviations: &[&str]) -> Report {
         .iter()
         .fold(Server::builder(), |builder, name| builder.deviation(name.parse().expect("a deviation")));
     let (_server, provider) = embedded::start_as(builder).await.expect("the server starts");
+    let surroundings = provider.surroundings();
     let client = Client::new(Settings {
         endpoint: provider.endpoint.clone(),
         addressing: provider.addressing,
@@ -111,6 +112,7 @@ async fn report(deviations: &[&str]) -> Report {
     let plan = Plan {
         checks: selection::select(&globs).expect("they exist"),
         without: vec![assay_checks::Need::Copy],
+        surroundings,
         race: Race { writers: 4, rounds: 2 },
         seed: 1,
         limit: Duration::from_secs(60),

@@ -17,6 +17,7 @@ fn clock() -> Clock {
 async fn thirty_milliseconds_a_request_are_waited_for_together() {
     let (server, provider) = embedded::start().await.expect("the embedded server starts");
     let _slow = server.fault("effect=delay ms=30".parse().expect("a rule")).expect("a fault");
+    let surroundings = provider.surroundings();
     let client = Client::new(Settings {
         endpoint: provider.endpoint,
         addressing: provider.addressing,
@@ -30,6 +31,7 @@ async fn thirty_milliseconds_a_request_are_waited_for_together() {
     let plan = Plan {
         checks: selection::select(&["put.*".to_owned(), "delete.*".to_owned()]).expect("they exist"),
         without: Vec::new(),
+        surroundings,
         race: Race { writers: 2, rounds: 1 },
         seed: 1,
         limit: Duration::from_secs(60),

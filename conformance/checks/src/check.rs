@@ -56,11 +56,16 @@ pub enum Need {
     Multipart,
     /// DeleteObjects.
     BatchDelete,
+    /// A bucket with versioning. The check's client asks that bucket.
+    VersionedBucket,
+    /// The right to make a bucket. The check's client asks a bucket that does not exist yet.
+    OwnBucket,
 }
 
 impl Need {
     /// Every need, in the order of their names in messages.
-    pub const ALL: [Need; 3] = [Need::Copy, Need::Multipart, Need::BatchDelete];
+    pub const ALL: [Need; 5] =
+        [Need::Copy, Need::Multipart, Need::BatchDelete, Need::VersionedBucket, Need::OwnBucket];
 
     /// Its name on the command line and in reports.
     pub fn name(self) -> &'static str {
@@ -68,6 +73,8 @@ impl Need {
             Need::Copy => "copy",
             Need::Multipart => "multipart",
             Need::BatchDelete => "batch-delete",
+            Need::VersionedBucket => "versioned-bucket",
+            Need::OwnBucket => "own-bucket",
         }
     }
 }

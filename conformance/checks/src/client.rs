@@ -3,6 +3,8 @@
 //! It never retries, never follows a redirect and never reads meaning into an answer. A request whose
 //! answer did not come is [`Lost`]: it may have taken effect.
 
+use crate::call::Call;
+use crate::endpoint::{Addressing, Endpoint};
 use crate::exchange::{Excerpt, Exchange, Reply, milliseconds, shown};
 use crate::pace::Pace;
 use crate::payload::Payload;
@@ -10,7 +12,7 @@ use crate::sign::{self, Credentials};
 use crate::traffic::{self, Traffic};
 use crate::xml;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -35,56 +37,6 @@ const LONG_BODY: u64 = 64 << 10;
 /// The clock of signatures and durations, given by the harness.
 pub type Clock = Arc<dyn Fn() -> OffsetDateTime + Send + Sync>;
 
-/// Where the bucket stands in a URL.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Addressing {
-    /// `https://host/bucket/key`
-    #[default]
-    Path,
-    /// `https://bucket.host/key`
-    Virtual,
-}
-
-/// A provider's address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    tls: bool,
-    /// As it stands in a `Host` header, with the port when it is not the scheme's own.
-    authority: String,
-    host: String,
-    port: u16,
-}
-
-impl Endpoint {
-    /// Reads `http://host[:port]` or `https://host[:port]`.
-    ///
-    /// # Errors
-    /// Says what of the URL it does not accept: another scheme, a path, a query, no host.
-    pub fn parse(url: &str) -> Result<Endpoint, String> {
-        let uri: http::Uri = url.parse().map_err(|why| format!("endpoint {url:?} is not a URL: {why}"))?;
-        let tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => return Err(format!("endpoint {url:?} must start with http:// or https://")),
-        };
-        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err(format!(
-                "endpoint {url:?} must end after the host and port: the bucket has its own setting"
-            ));
-        }
-        let host = uri.host().unwrap_or_default();
-        let (own, port) = (if tls { 443 } else { 80 }, uri.port_u16());
-        let port = port.unwrap_or(own);
-        let authority = if port == own { host.to_owned() } else { format!("{host}:{port}") };
-        Ok(Endpoint { tls, authority, host: host.trim_matches(['[', ']']).to_owned(), port })
-    }
-
-    /// The URL again, normalized.
-    pub fn url(&self) -> String {
-        format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority)
-    }
-}
-
 /// Everything a client needs to know.
 #[derive(Clone)]
 pub struct Settings {
@@ -102,83 +54,6 @@ pub struct Settings {
     pub timeout: Duration,
     /// The time of signatures.
     pub clock: Clock,
-}
-
-/// One request to come: a method on a key, or on the bucket itself.
-#[derive(Debug)]
-pub struct Call {
-    method: Method,
-    key: Option<String>,
-    query: Vec<(String, String)>,
-    headers: HeaderMap,
-    content: Bytes,
-    payload: Option<Payload>,
-}
-
-impl Call {
-    /// A call without query, headers or body.
-    pub fn new(method: Method, key: Option<&str>) -> Call {
-        let key = key.map(str::to_owned);
-        Call {
-            method,
-            key,
-            query: Vec::new(),
-            headers: HeaderMap::new(),
-            content: Bytes::new(),
-            payload: None,
-        }
-    }
-    /// GetObject.
-    pub fn get(key: &str) -> Call {
-        Call::new(Method::GET, Some(key))
-    }
-    /// HeadObject.
-    pub fn head(key: &str) -> Call {
-        Call::new(Method::HEAD, Some(key))
-    }
-    /// DeleteObject.
-    pub fn delete(key: &str) -> Call {
-        Call::new(Method::DELETE, Some(key))
-    }
-    /// PutObject.
-    pub fn put(key: &str, body: impl Into<Bytes>) -> Call {
-        Call::new(Method::PUT, Some(key)).body(body)
-    }
-    /// The body, sent at once.
-    pub fn body(mut self, body: impl Into<Bytes>) -> Call {
-        self.content = body.into();
-        self
-    }
-    /// Sends the body through `payload` instead, which must carry the same bytes.
-    pub fn through(mut self, payload: Payload) -> Call {
-        self.payload = Some(payload);
-        self
-    }
-    /// One query parameter; an empty value stands for `?name=`.
-    pub fn query(mut self, name: &str, value: &str) -> Call {
-        self.query.push((name.to_owned(), value.to_owned()));
-        self
-    }
-    /// One header. A value that HTTP forbids is left out: checks only send printable ones.
-    pub fn header(mut self, name: &'static str, value: &str) -> Call {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            self.headers.append(HeaderName::from_static(name), value);
-        }
-        self
-    }
-    /// Any headers, beside those that are there.
-    pub fn headers(mut self, headers: HeaderMap) -> Call {
-        self.headers.extend(headers);
-        self
-    }
-    /// `If-Match`, as given.
-    pub fn if_match(self, etag: &str) -> Call {
-        self.header("if-match", etag)
-    }
-    /// `If-None-Match`, as given.
-    pub fn if_none_match(self, etag: &str) -> Call {
-        self.header("if-none-match", etag)
-    }
 }
 
 /// An answer, whole.
@@ -306,6 +181,28 @@ impl Client {
         }
     }
 
+    /// The same client for another bucket, with the same journal and connections of its own. An empty name stands
+    /// for no bucket: the service itself.
+    pub fn in_bucket(&self, bucket: &str) -> Client {
+        self.with_settings(Settings { bucket: bucket.to_owned(), ..self.shared.settings.clone() })
+    }
+
+    /// The same client at another address of the same store, with the same journal.
+    pub fn at(&self, endpoint: Endpoint) -> Client {
+        match endpoint.tls == self.shared.settings.endpoint.tls {
+            true => self.with_settings(Settings { endpoint, ..self.shared.settings.clone() }),
+            false => Client {
+                shared: Client::new(Settings { endpoint, ..self.shared.settings.clone() }).shared,
+                ..self.clone()
+            },
+        }
+    }
+
+    fn with_settings(&self, settings: Settings) -> Client {
+        let shared = Shared { settings, tls: self.shared.tls.clone(), idle: Mutex::default() };
+        Client { shared: Arc::new(shared), ..self.clone() }
+    }
+
     /// What it was built with.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
@@ -335,6 +232,25 @@ impl Client {
     pub fn copy(&self, from: &str, to: &str) -> Call {
         let source = sign::encode_path(&format!("/{}/{from}", self.shared.settings.bucket));
         Call::new(Method::PUT, Some(to)).header("x-amz-copy-source", &source)
+    }
+
+    /// CopyObject of one version.
+    pub fn copy_version(&self, from: &str, version: &str, to: &str) -> Call {
+        let source = sign::encode_path(&format!("/{}/{from}", self.shared.settings.bucket));
+        let version = sign::encode_query(&[("versionId".to_owned(), version.to_owned())]);
+        Call::new(Method::PUT, Some(to)).header("x-amz-copy-source", &format!("{source}?{version}"))
+    }
+
+    /// CreateBucket in the client's region.
+    pub fn create_bucket(&self) -> Call {
+        let call = Call::new(Method::PUT, None);
+        match self.shared.settings.region.as_str() {
+            "us-east-1" => call,
+            region => call.body(format!(
+                "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+                 <LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+            )),
+        }
     }
 
     /// Sends on an idle connection, or a new one.
@@ -397,6 +313,7 @@ impl Client {
     fn host(&self) -> String {
         let Settings { endpoint, addressing, bucket, .. } = &self.shared.settings;
         match addressing {
+            Addressing::Virtual if bucket.is_empty() => endpoint.host.clone(),
             Addressing::Path => endpoint.host.clone(),
             Addressing::Virtual => format!("{bucket}.{}", endpoint.host),
         }
@@ -404,49 +321,63 @@ impl Client {
 
     /// Signs a call at this moment.
     pub fn sign(&self, call: Call) -> Signed {
-        let Settings { endpoint, addressing, bucket, region, credentials, clock, .. } = &self.shared.settings;
-        let key = call.key.map(|key| format!("/{key}")).unwrap_or_default();
+        let Settings { endpoint, region, credentials, clock, .. } = &self.shared.settings;
+        let (authority, path) = self.address(call.key.as_deref());
+        let (mut headers, mut query, mut content) = (call.headers, call.query, call.content);
+        if let Ok(host) = HeaderValue::from_str(&authority) {
+            headers.entry(HOST).or_insert(host);
+        }
+        let payload_sha256 = match &call.chunked {
+            None => sign::sha256_hex(&content),
+            Some(chunked) => chunked.announce(content.len(), &mut headers).to_owned(),
+        };
+        let request =
+            sign::Request { method: call.method.as_str(), path: &path, payload_sha256: &payload_sha256 };
+        let seal = call.signing.apply(&request, &mut query, &mut headers, credentials, region, clock());
+        if let Some(chunked) = &call.chunked {
+            content = chunked.encode(&content, &seal);
+        }
+        if matches!(call.method, Method::PUT | Method::POST) {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
+        }
+        headers.extend(call.unsigned);
+        let target = match query.as_slice() {
+            [] => path,
+            query => format!("{path}?{}", sign::encode_query(query)),
+        };
+        let record = Exchange {
+            method: call.method.to_string(),
+            url: format!(
+                "{}://{authority}{}",
+                if endpoint.tls { "https" } else { "http" },
+                unsealed(&target)
+            ),
+            headers: shown(&headers),
+            body: Excerpt::of(&content),
+            answer: Err("not sent".to_owned()),
+            duration_ms: 0,
+        };
+        let mut request = Request::new(call.payload.unwrap_or_else(|| Payload::whole(content)));
+        *request.method_mut() = call.method;
+        // The path is percent-encoded above, so it always parses; `/` would be answered, never a wrong key.
+        *request.uri_mut() = target.parse().unwrap_or_default();
+        *request.headers_mut() = headers;
+        Signed { request, record }
+    }
+
+    /// The `Host` of a request, and its path, percent-encoded.
+    fn address(&self, key: Option<&str>) -> (String, String) {
+        let Settings { endpoint, addressing, bucket, .. } = &self.shared.settings;
+        let key = key.map(|key| format!("/{key}")).unwrap_or_default();
         let (authority, path) = match addressing {
+            _ if bucket.is_empty() => (endpoint.authority.clone(), "/".to_owned()),
             Addressing::Path => (endpoint.authority.clone(), format!("/{bucket}{key}")),
             Addressing::Virtual if key.is_empty() => {
                 (format!("{bucket}.{}", endpoint.authority), "/".to_owned())
             }
             Addressing::Virtual => (format!("{bucket}.{}", endpoint.authority), key),
         };
-        let path = sign::encode_path(&path);
-        let mut headers = call.headers;
-        if let Ok(host) = HeaderValue::from_str(&authority) {
-            headers.insert(HOST, host);
-        }
-        let payload_sha256 = sign::sha256_hex(&call.content);
-        let request = sign::Request {
-            method: call.method.as_str(),
-            path: &path,
-            query: &call.query,
-            payload_sha256: &payload_sha256,
-        };
-        sign::sign(&request, &mut headers, credentials, region, clock());
-        if matches!(call.method, Method::PUT | Method::POST) {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(call.content.len()));
-        }
-        let target = match call.query.as_slice() {
-            [] => path,
-            query => format!("{path}?{}", sign::encode_query(query)),
-        };
-        let record = Exchange {
-            method: call.method.to_string(),
-            url: format!("{}://{authority}{target}", if endpoint.tls { "https" } else { "http" }),
-            headers: shown(&headers),
-            body: Excerpt::of(&call.content),
-            answer: Err("not sent".to_owned()),
-            duration_ms: 0,
-        };
-        let mut request = Request::new(call.payload.unwrap_or_else(|| Payload::whole(call.content)));
-        *request.method_mut() = call.method;
-        // The path is percent-encoded above, so it always parses; `/` would be answered, never a wrong key.
-        *request.uri_mut() = target.parse().unwrap_or_default();
-        *request.headers_mut() = headers;
-        Signed { request, record }
+        (authority, sign::encode_path(&path))
     }
 
     fn keep(&self, exchange: Exchange) -> Arc<Exchange> {
@@ -508,6 +439,16 @@ impl Connection {
                 Ok(Answer { status: head.status, headers: head.headers, body, exchange: client.keep(record) })
             }
         }
+    }
+}
+
+/// A presigned URL without what makes it work.
+fn unsealed(target: &str) -> String {
+    match target.split_once("X-Amz-Signature=") {
+        Some((before, after)) => {
+            format!("{before}X-Amz-Signature=...{}", after.find('&').map_or("", |at| &after[at..]))
+        }
+        None => target.to_owned(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Races: several requests at once that only one may win, and the judgement of each round.
 
+use crate::call::Call;
 use crate::check::{Class, Doubt, Failure, Stop, says_nothing};
-use crate::client::{Answer, Call, Client, Connection, Lost};
+use crate::client::{Answer, Client, Connection, Lost};
 use crate::payload::{Holder, Payload};
 use crate::trial::Trial;
 use bytes::Bytes;

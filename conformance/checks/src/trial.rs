@@ -1,12 +1,14 @@
 //! One run of one check: its corner of the bucket, its client, and the steps that checks are made of.
 
-use crate::check::{Class, Done, Stop, describe, says_nothing};
-use crate::client::{Answer, Call, Client};
-use crate::xml;
+use crate::call::Call;
+use crate::check::{Class, Done, Stop, describe};
+use crate::client::{Answer, Client};
+use crate::endpoint::Endpoint;
+use crate::expect::{excerpt, expect_status};
 use bytes::Bytes;
 use fastrand::Rng;
-use http::Method;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 
 /// How hard the races are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,21 +19,57 @@ pub struct Race {
     pub rounds: usize,
 }
 
+/// What the harness has beside the bucket.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Another address of the same store.
+    pub endpoint_2: Option<Endpoint>,
+    /// A bucket that has versioning; without it the harness makes one.
+    pub versioned_bucket: Option<String>,
+}
+
 /// What a check works with.
 pub struct Trial {
     client: Client,
+    other: Option<Client>,
     prefix: String,
     race: Race,
     rng: Mutex<Rng>,
     class: Mutex<Option<Class>>,
     note: Mutex<Option<String>>,
+    measured: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Trial {
     /// A trial whose keys all begin with `prefix`, which ends in a slash and is nobody else's.
-    pub fn new(client: Client, prefix: String, race: Race, seed: u64) -> Trial {
+    pub fn new(client: Client, surroundings: &Surroundings, prefix: String, race: Race, seed: u64) -> Trial {
+        let other = surroundings.endpoint_2.as_ref().map(|endpoint| client.at(endpoint.clone()));
         let rng = Mutex::new(Rng::with_seed(seed));
-        Trial { client, prefix, race, rng, class: Mutex::default(), note: Mutex::default() }
+        let (class, note, measured) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Trial { client, other, prefix, race, rng, class, note, measured }
+    }
+
+    /// The client at the store's second address.
+    ///
+    /// # Errors
+    /// A skip where none is known.
+    pub(crate) fn other(&self) -> Result<&Client, Stop> {
+        self.other.as_ref().ok_or_else(|| Stop::Skip("no second endpoint is given".to_owned()))
+    }
+
+    /// What the check measured: names that end in a unit, and values.
+    pub fn measured(&self) -> BTreeMap<String, u64> {
+        self.measured.lock().clone()
+    }
+
+    /// A measured value for the report.
+    pub(crate) fn measure(&self, name: &str, value: u64) {
+        self.measured.lock().insert(name.to_owned(), value);
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&self, end: usize) -> usize {
+        self.rng.lock().usize(..end)
     }
 
     /// The client.
@@ -141,93 +179,5 @@ impl Trial {
             return Err(Stop::fail("a result", format!("an error document: {}", describe(answer)), answer));
         }
         Ok(())
-    }
-}
-
-/// The status must be one of `statuses`. Where it is not, a 5xx other than 501 is a doubt, not a failure.
-pub(crate) fn expect_status(answer: &Answer, statuses: &[u16]) -> Done {
-    let status = answer.status.as_u16();
-    let wanted = statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(" or ");
-    if statuses.contains(&status) {
-        Ok(())
-    } else if says_nothing(status) {
-        Err(Stop::doubt(format!("expected {wanted}, got {}", describe(answer)), answer))
-    } else {
-        Err(Stop::fail(wanted, describe(answer), answer))
-    }
-}
-
-/// An element of the answer's XML must have this text.
-pub(crate) fn expect_element(answer: &Answer, name: &str, text: &str) -> Done {
-    match answer.element(name) {
-        Some(got) if got == text => Ok(()),
-        Some(got) => Err(Stop::fail(format!("<{name}>{text}"), format!("<{name}>{got}"), answer)),
-        None => Err(Stop::fail(format!("<{name}>{text}"), format!("no <{name}>"), answer)),
-    }
-}
-
-/// Two texts must be equal; `what` names them.
-pub(crate) fn expect_equal(what: &str, expected: &str, got: &str, answer: &Answer) -> Done {
-    if expected == got {
-        return Ok(());
-    }
-    Err(Stop::fail(
-        format!("{what} {expected}"),
-        format!("{what} {}", if got.is_empty() { "missing" } else { got }),
-        answer,
-    ))
-}
-
-pub(crate) fn excerpt(body: &[u8]) -> String {
-    let start = String::from_utf8_lossy(&body[..body.len().min(40)]).into_owned();
-    format!("{} bytes, {:?}", body.len(), start.trim_end_matches(['.', ' ']))
-}
-
-/// A multipart upload of one part, as far as checks need one.
-pub(crate) struct Upload {
-    pub key: String,
-    pub id: String,
-    pub part: String,
-}
-
-impl Upload {
-    /// Creates an upload and sends its one part, as preparation.
-    pub(crate) async fn start(t: &Trial, key: &str, body: &Bytes) -> Result<Upload, Stop> {
-        let answer = t.send(Call::new(Method::POST, Some(key)).query("uploads", "")).await?;
-        let id = answer.element("UploadId").unwrap_or_default();
-        if !answer.succeeded() || id.is_empty() {
-            return Err(Stop::unprepared("CreateMultipartUpload", &answer));
-        }
-        let part = Call::put(key, body.clone()).query("partNumber", "1").query("uploadId", &id);
-        let answer = t.send(part).await?;
-        if !answer.succeeded() || answer.etag().is_empty() {
-            return Err(Stop::unprepared("UploadPart", &answer));
-        }
-        Ok(Upload { key: key.to_owned(), id, part: answer.etag().to_owned() })
-    }
-
-    /// CompleteMultipartUpload, to which the check adds its condition.
-    pub(crate) fn complete(&self) -> Call {
-        let etag = xml::escape(&self.part);
-        let document = format!(
-            "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
-             <Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part></CompleteMultipartUpload>"
-        );
-        Call::new(Method::POST, Some(&self.key)).query("uploadId", &self.id).body(document)
-    }
-
-    /// AbortMultipartUpload.
-    pub(crate) fn abort(&self) -> Call {
-        Call::delete(&self.key).query("uploadId", &self.id)
-    }
-
-    /// Makes an object by multipart, as preparation; gives its ETag.
-    pub(crate) async fn whole(t: &Trial, key: &str, body: &Bytes) -> Result<String, Stop> {
-        let upload = Upload::start(t, key, body).await?;
-        let answer = t.send(upload.complete()).await?;
-        match answer.element("ETag") {
-            Some(etag) if answer.succeeded() => Ok(etag),
-            _ => Err(Stop::unprepared("CompleteMultipartUpload", &answer)),
-        }
     }
 }

@@ -89,6 +89,7 @@ mod tests {
             checks: select(&globs.iter().map(|glob| (*glob).to_owned()).collect::<Vec<_>>())
                 .expect("they exist"),
             without: Vec::new(),
+            surroundings: assay_checks::Surroundings::default(),
             race: Race { writers: 2, rounds: 2 },
             seed: 1,
             limit: Duration::from_secs(1),

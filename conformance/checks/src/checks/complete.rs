@@ -1,9 +1,11 @@
 //! CompleteMultipartUpload with a condition, as far as the key's state alone decides.
 
 use super::put_swap::STRANGER;
+use crate::call::Call;
 use crate::check::{Check, Condition, Done, Need, Severity, Stop};
-use crate::client::Call;
-use crate::trial::{Trial, Upload, expect_element, expect_equal, expect_status};
+use crate::expect::{expect_element, expect_equal, expect_status};
+use crate::trial::Trial;
+use crate::upload::Upload;
 use bytes::Bytes;
 
 const DELETED: &str = "AWS recording 2026-02: test_multipart_if_none_match_with_delete";

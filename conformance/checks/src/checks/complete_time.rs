@@ -4,7 +4,9 @@
 use super::complete::{BASE, BASE_SWAP, give_up};
 use crate::check::{Check, Done};
 use crate::client::Answer;
-use crate::trial::{Trial, Upload, expect_element, expect_status};
+use crate::expect::{expect_element, expect_status};
+use crate::trial::Trial;
+use crate::upload::Upload;
 
 const PUT: &str = "AWS recording 2026-02: test_multipart_if_match_with_put";
 const DELETE: &str = "AWS recording 2026-02: test_multipart_if_match_with_delete";
@@ -149,6 +151,7 @@ const SWAP_DELETED_SINCE: Check = Check {
         "refuse-conditional-complete",
         "if-match-absent-412",
         "if-match-absent-creates",
+        "wrong-key-codes",
     ],
     run: |t| Box::pin(swap_deleted_since(t)),
     ..BASE_SWAP

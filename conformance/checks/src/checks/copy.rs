@@ -1,9 +1,10 @@
 //! CopyObject with a condition on its destination.
 
 use super::put_swap::STRANGER;
+use crate::call::Call;
 use crate::check::{Check, Condition, Done, Need, Severity};
-use crate::client::Call;
-use crate::trial::{Trial, expect_element, expect_status};
+use crate::expect::{expect_element, expect_status};
+use crate::trial::Trial;
 use bytes::Bytes;
 
 const CREATE: &str = "AWS recording 2026-02: test_copy_object_if_none_match";
@@ -53,7 +54,7 @@ async fn source(t: &Trial) -> Result<(String, Bytes), crate::check::Stop> {
 const CREATE_ABSENT: Check = Check {
     id: "copy.create.absent",
     proves: "a copy onto an absent key with If-None-Match: * succeeds",
-    broken_by: &["refuse-conditional-copy", "invert-if-none-match-copy"],
+    broken_by: &["refuse-conditional-copy"],
     ..BASE
 };
 
@@ -138,6 +139,7 @@ const SWAP_ABSENT: Check = Check {
         "if-match-absent-creates",
         "if-match-absent-412",
         "refuse-conditional-copy",
+        "wrong-key-codes",
     ],
     run: |t| Box::pin(swap_absent(t)),
     ..BASE_SWAP

@@ -1,10 +1,12 @@
 //! CopyObject with conditions on its source: they stop a copy with 412, never 304.
 
 use super::put_swap::STRANGER;
+use crate::call::Call;
 use crate::check::{Check, Condition, Done, Need, Severity, Stop};
-use crate::client::{Answer, Call};
+use crate::client::Answer;
 use crate::date;
-use crate::trial::{Trial, expect_element, expect_status};
+use crate::expect::{expect_element, expect_status};
+use crate::trial::Trial;
 use time::Duration;
 
 const RECORDED: &str = "AWS recording 2026-02: test_s3_copy_object_preconditions";
@@ -132,6 +134,7 @@ const DATES: Check = Check {
     id: "copy.source.dates",
     proves: "a date equal to Last-Modified counts as unmodified; an older one as modified",
     run: |t| Box::pin(dates(t)),
+    broken_by: &["ignore-copy-source-conditions", "changing-last-modified", "last-modified-goes-back"],
     ..BASE
 };
 
@@ -175,7 +178,13 @@ async fn precedence(t: &Trial) -> Done {
 const ORDER: Check = Check {
     id: "copy.source.order",
     proves: "of four failing conditions the 412 names If-Match, then If-Unmodified-Since, then the other two",
-    broken_by: &["ignore-copy-source-conditions", "omit-condition-element", "copy-source-304"],
+    broken_by: &[
+        "ignore-copy-source-conditions",
+        "omit-condition-element",
+        "copy-source-304",
+        "changing-last-modified",
+        "last-modified-goes-back",
+    ],
     run: |t| Box::pin(order(t)),
     ..BASE
 };

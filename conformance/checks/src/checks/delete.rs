@@ -1,9 +1,11 @@
 //! DeleteObject with `If-Match`, and DeleteObjects with an ETag per object.
 
 use super::put_swap::STRANGER;
+use crate::call::Call;
 use crate::check::{Check, Condition, Done, Need, Severity, Stop};
-use crate::client::{Answer, Call};
-use crate::trial::{Trial, expect_element, expect_status};
+use crate::client::Answer;
+use crate::expect::{expect_element, expect_status};
+use crate::trial::Trial;
 use crate::xml;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -111,6 +113,7 @@ const ABSENT: Check = Check {
         "refuse-conditional-delete",
         "if-match-absent-412",
         "delete-absent-if-match-204",
+        "wrong-key-codes",
     ],
     run: |t| Box::pin(absent(t)),
     ..BASE
@@ -237,9 +240,14 @@ async fn delete_objects(t: &Trial, objects: &[(&String, &str)]) -> Result<Answer
         })
         .collect();
     let document = format!("<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{objects}</Delete>");
+    t.send(batch_call(document)).await
+}
+
+/// DeleteObjects with this document.
+pub(super) fn batch_call(document: String) -> Call {
     let digest = BASE64_STANDARD.encode(Md5::digest(document.as_bytes()));
     let call = Call::new(Method::POST, None).query("delete", "").header("content-md5", &digest);
-    t.send(call.header("content-type", "application/xml").body(document)).await
+    call.header("content-type", "application/xml").body(document)
 }
 
 const BATCH_ABSENT: Check = Check {

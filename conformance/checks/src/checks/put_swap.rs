@@ -1,8 +1,11 @@
 //! PutObject with `If-Match`: compare and swap.
 
+use crate::call::Call;
 use crate::check::{Check, Condition, Done, Need, Severity, Stop};
-use crate::client::{Answer, Call};
-use crate::trial::{Trial, Upload, expect_element, expect_status};
+use crate::client::Answer;
+use crate::expect::{expect_element, expect_status};
+use crate::trial::Trial;
+use crate::upload::Upload;
 use bytes::Bytes;
 
 const RECORDED: &str = "AWS recording 2026-02: test_put_object_if_match";
@@ -100,6 +103,7 @@ const ABSENT_STATUS: Check = Check {
         "refuse-if-match-put",
         "if-match-absent-creates",
         "if-match-absent-412",
+        "wrong-key-codes",
     ],
     run: |t| Box::pin(absent_status(t)),
     ..BASE
@@ -188,6 +192,7 @@ const LARGE: Check = Check {
         "ignore-conditions-large",
         "only-unquoted-etags-match",
         "failed-write-304",
+        "mixed-reads",
     ],
     run: |t| Box::pin(large(t)),
     ..BASE

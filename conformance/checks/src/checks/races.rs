@@ -1,10 +1,13 @@
 //! Several conditional requests at once on one key: one winner, and the key holds what it wrote.
 
 use super::put_swap::STRANGER;
+use crate::call::Call;
 use crate::check::{Check, Class, Condition, Done, Doubt, Need, Severity, Stop, says_nothing};
-use crate::client::{Answer, Call, Client};
+use crate::client::{Answer, Client};
+use crate::expect::expect_status;
 use crate::race::{Crew, Holds, Round, Shot, Tally, ended, judge};
-use crate::trial::{Trial, Upload, expect_status};
+use crate::trial::Trial;
+use crate::upload::Upload;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 

@@ -2,9 +2,11 @@
 
 use super::copy_source::Source;
 use super::put_swap::STRANGER;
+use crate::call::Call;
 use crate::check::{Check, Condition, Done, Severity, Stop};
-use crate::client::{Answer, Call};
-use crate::trial::{Trial, expect_status};
+use crate::client::Answer;
+use crate::expect::expect_status;
+use crate::trial::Trial;
 use http::Method;
 
 const RECORDED: &str = "AWS recording 2026-02: test_s3_get_object_preconditions";
@@ -91,6 +93,7 @@ const UNMODIFIED: Check = Check {
     id: "read.unmodified-since",
     proves: "If-Unmodified-Since is 412 for a date before Last-Modified and 200 for Last-Modified itself",
     run: |t| Box::pin(unmodified(t)),
+    broken_by: &["ignore-read-conditions", "changing-last-modified", "last-modified-goes-back"],
     ..BASE
 };
 
@@ -104,6 +107,7 @@ const MODIFIED: Check = Check {
     id: "read.modified-since",
     proves: "If-Modified-Since is 304 for Last-Modified itself and 200 for a date before it",
     run: |t| Box::pin(modified(t)),
+    broken_by: &["ignore-read-conditions", "changing-last-modified", "last-modified-goes-back"],
     ..BASE
 };
 
@@ -129,7 +133,12 @@ async fn future(t: &Trial) -> Done {
 const ORDER: Check = Check {
     id: "read.order",
     proves: "of four failing conditions If-Match decides, then If-Unmodified-Since, then the two that give 304",
-    broken_by: &["ignore-read-conditions", "reverse-read-conditions"],
+    broken_by: &[
+        "ignore-read-conditions",
+        "reverse-read-conditions",
+        "changing-last-modified",
+        "last-modified-goes-back",
+    ],
     run: |t| Box::pin(order(t)),
     ..BASE
 };
@@ -200,7 +209,7 @@ const ABSENT: Check = Check {
     id: "read.absent",
     proves: "a key that is not there is 404, whatever the condition",
     source: "RFC 9110, section 13.2.1; S3 API Reference: GetObject",
-    broken_by: &["conditions-before-existence"],
+    broken_by: &["conditions-before-existence", "head-absent-200"],
     run: |t| Box::pin(absent(t)),
     ..BASE
 };

@@ -3,9 +3,10 @@
 use super::copy_source::Source;
 use super::put_swap::STRANGER;
 use super::read::BASE;
+use crate::call::Call;
 use crate::check::{Check, Done, Severity, Stop};
-use crate::client::Call;
-use crate::trial::{Trial, expect_element, expect_equal, expect_status};
+use crate::expect::{expect_element, expect_equal, expect_status};
+use crate::trial::Trial;
 
 pub(super) const ALL: &[Check] =
     &[NOT_MODIFIED_ETAG, NOT_MODIFIED_HEADERS, HEAD_ERRORS, ERROR_CODE, ERROR_DOCUMENT, RANGE, RANGE_REFUSED];
@@ -32,7 +33,12 @@ const NOT_MODIFIED_HEADERS: Check = Check {
     severity: Severity::Informative,
     condition: None,
     source: "RFC 9110, section 15.4.5; ministack pull request 1390",
-    broken_by: &["ignore-read-conditions", "304-with-checksum"],
+    broken_by: &[
+        "ignore-read-conditions",
+        "304-with-checksum",
+        "changing-last-modified",
+        "last-modified-goes-back",
+    ],
     run: |t| Box::pin(not_modified_headers(t)),
     ..BASE
 };
@@ -61,7 +67,7 @@ const HEAD_ERRORS: Check = Check {
     id: "read.head.no-body",
     proves: "HEAD answered 304, 404 or 412 sends no body: the next answer on the connection is its own",
     source: "AWS recording 2026-02: test_s3_get_object_preconditions[head_object]",
-    broken_by: &["ignore-read-conditions", "head-error-body"],
+    broken_by: &["ignore-read-conditions", "head-absent-200"],
     run: |t| Box::pin(head_errors(t)),
     ..BASE
 };
@@ -95,7 +101,7 @@ const ERROR_CODE: Check = Check {
     id: "read.error-codes",
     proves: "a GET of an absent key says NoSuchKey with the key, a refused one PreconditionFailed",
     source: "AWS recording 2026-02: test_precondition_failed_error; S3 API Reference: Error responses",
-    broken_by: &["ignore-read-conditions", "omit-key-element"],
+    broken_by: &["ignore-read-conditions", "omit-key-element", "wrong-key-codes"],
     run: |t| Box::pin(error_code(t)),
     ..BASE
 };
