@@ -1,6 +1,6 @@
 //! Ways to misbehave in listings, keys, uploads, checksums, signatures, answers and clocks.
 
-use super::{CLEAN, Deviation, Seen, decoded};
+use super::{CLEAN, Deviation, Seen};
 use assay_checks::{Answer, xml};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode};
@@ -102,17 +102,6 @@ pub const LISTING: &[Deviation] = &[
         }
         None
     }),
-    answering("list-utf16-order", |s, a| {
-        if s.is_listing() {
-            rewrite(a, |d| {
-                reordered(d, "Contents", |blocks| {
-                    blocks.sort_by_key(|block| {
-                        xml::element(block, "Key").unwrap_or_default().encode_utf16().collect::<Vec<_>>()
-                    });
-                })
-            });
-        }
-    }),
     asking("ignore-delimiter", |s| unask(s, s.is_listing(), &["delimiter"])),
     asking("one-character-delimiters", |s| {
         if s.asked("delimiter").len() > 1 {
@@ -185,8 +174,7 @@ fn too_long(seen: &Seen, applies: fn(&str) -> bool) -> Option<u16> {
 }
 
 pub const KEYS: &[Deviation] = &[
-    asking("key-limit", |s| too_long(s, |key| key.len() > 512)),
-    asking("segment-limit", |s| too_long(s, |key| longest_segment(key) > 255)),
+    asking("key-limit-512", |s| too_long(s, |key| key.len() > 512)),
     asking("segment-limit-128", |s| too_long(s, |key| longest_segment(key) > 128)),
     asking("depth-limit", |s| too_long(s, |key| key.split('/').count() > 64)),
     asking("object-blocks-folder", |s| too_long(s, |key| key.ends_with("/a/b") || key.ends_with("/a//b"))),
@@ -195,13 +183,8 @@ pub const KEYS: &[Deviation] = &[
         (s.method == Method::HEAD && s.key.as_ref().is_some_and(|key| key.len() > 1024)).then_some(404)
     }),
     answering("wrong-key-codes", |_, a| renamed(a, &["KeyTooLongError", "NoSuchKey"])),
-    asking("decode-keys-twice", |s| rekey(s, decoded)),
     asking("plus-is-space", |s| rekey(s, |key| key.replace('+', " "))),
-    asking("fold-slashes", |s| {
-        rekey(s, |key| key.split('/').filter(|segment| !segment.is_empty()).collect::<Vec<_>>().join("/"))
-    }),
     asking("strip-trailing-slash", |s| rekey(s, |key| key.trim_end_matches('/').to_owned())),
-    asking("fold-case", |s| rekey(s, str::to_lowercase)),
     asking("compose-unicode", |s| {
         rekey(s, |key| key.replace("e\u{301}", "\u{e9}").replace('\u{212b}', "\u{c5}"))
     }),

@@ -30,7 +30,7 @@ pub(super) const ALL: &[Check] = &[
     header("integrity.header.sha256", |t| Box::pin(by_header(t, Sha256))),
     also(
         header("integrity.header.crc64nvme", |t| Box::pin(by_header(t, Crc64nvme))),
-        &["ignore-checksums", "wrong-checksum-codes", "no-default-checksum"],
+        &["ignore-checksums", "wrong-checksum-codes", "no-default-checksum", "omit-checksums"],
     ),
     newer(header("integrity.header.sha512", |t| Box::pin(by_header(t, Sha512)))),
     newer(header("integrity.header.md5", |t| Box::pin(by_header(t, Md5)))),
@@ -49,6 +49,7 @@ pub(super) const ALL: &[Check] = &[
             "store-chunk-framing",
             "mixed-reads",
             "no-default-checksum",
+            "omit-checksums",
         ],
     ),
     newer(trailer("integrity.trailer.newer", |t| Box::pin(newer_trailers(t)))),
@@ -76,7 +77,13 @@ const BASE: Check = Check {
 const fn header(id: &'static str, run: crate::Run) -> Check {
     let proves =
         "this checksum in a header is kept and given back; a wrong one is BadDigest and stores nothing";
-    Check { id, proves, run, broken_by: &["ignore-checksums", "wrong-checksum-codes"], ..BASE }
+    Check {
+        id,
+        proves,
+        run,
+        broken_by: &["ignore-checksums", "wrong-checksum-codes", "omit-checksums"],
+        ..BASE
+    }
 }
 
 const fn trailer(id: &'static str, run: crate::Run) -> Check {
@@ -87,7 +94,13 @@ const fn trailer(id: &'static str, run: crate::Run) -> Check {
         proves,
         run,
         source: TRAILERS,
-        broken_by: &["ignore-trailers", "wrong-checksum-codes", "store-chunk-framing", "mixed-reads"],
+        broken_by: &[
+            "ignore-trailers",
+            "wrong-checksum-codes",
+            "store-chunk-framing",
+            "mixed-reads",
+            "omit-checksums",
+        ],
         ..BASE
     }
 }
@@ -255,7 +268,7 @@ const DEFAULT: Check = Check {
     id: "integrity.default",
     proves: "an object sent without a checksum has the CRC64NVME of all of it",
     source: "AWS recording 2026-02: test_s3_checksum_no_automatic_sdk_calculation",
-    broken_by: &["no-default-checksum"],
+    broken_by: &["no-default-checksum", "omit-checksums"],
     run: |t| Box::pin(default(t)),
     ..BASE
 };
@@ -350,7 +363,7 @@ const COPY: Check = Check {
     id: "integrity.copy",
     proves: "a copy keeps the checksum of its source",
     needs: &[Need::Copy],
-    broken_by: &["ignore-checksums"],
+    broken_by: &["ignore-checksums", "omit-checksums"],
     run: |t| Box::pin(copy(t)),
     ..BASE
 };

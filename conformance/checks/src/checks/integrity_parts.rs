@@ -35,7 +35,7 @@ const BASE: Check = Check {
     condition: None,
     needs: &[Need::Multipart],
     source: RECORDED,
-    broken_by: &["ignore-checksums"],
+    broken_by: &["ignore-checksums", "omit-checksums"],
     run: |t| Box::pin(composite(t)),
 };
 
@@ -87,7 +87,7 @@ const FULL_OBJECT: Check = Check {
     id: "integrity.multipart.full-object",
     proves: "a full-object checksum of parts is that of all bytes, and is given back",
     run: |t| Box::pin(full_object(t)),
-    broken_by: &["ignore-checksums", "no-default-checksum"],
+    broken_by: &["ignore-checksums", "no-default-checksum", "omit-checksums"],
     ..BASE
 };
 
@@ -144,7 +144,7 @@ async fn other_part(t: &Trial) -> Done {
 const COMPLETE: Check = Check {
     id: "integrity.multipart.complete",
     proves: "a Complete with a wrong checksum of the object is 400 BadDigest, and makes no object",
-    broken_by: &["ignore-checksums", "wrong-checksum-codes", "no-default-checksum"],
+    broken_by: &["ignore-checksums", "wrong-checksum-codes", "no-default-checksum", "omit-checksums"],
     run: |t| Box::pin(complete(t)),
     ..BASE
 };

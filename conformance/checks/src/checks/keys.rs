@@ -75,7 +75,7 @@ pub(super) fn long_key(t: &Trial, length: usize) -> String {
 const TOTAL: Check = Check {
     id: "key.limit.total",
     proves: "a key of 1024 bytes in segments of 100 is stored and read back; the real limit is measured",
-    broken_by: &["key-limit"],
+    broken_by: &["key-limit", "key-limit-512"],
     ..BASE
 };
 
@@ -90,7 +90,7 @@ const SEGMENT: Check = Check {
     id: "key.limit.segment",
     proves: "one segment between slashes may take all the bytes that the key may; the real limit is measured",
     source: "S3 User Guide: Naming Amazon S3 objects; rustfs issue 5785",
-    broken_by: &["key-limit", "segment-limit", "segment-limit-128"],
+    broken_by: &["key-limit", "key-limit-512", "segment-limit", "segment-limit-128"],
     run: |t| Box::pin(segment(t)),
     ..BASE
 };
@@ -105,7 +105,7 @@ async fn segment(t: &Trial) -> Done {
 const DEPTH: Check = Check {
     id: "key.limit.depth",
     proves: "a key may have as many segments as fit into its bytes; the real limit is measured",
-    broken_by: &["key-limit", "depth-limit"],
+    broken_by: &["key-limit", "key-limit-512", "depth-limit"],
     run: |t| Box::pin(depth(t)),
     ..BASE
 };
@@ -124,7 +124,7 @@ const BEYOND: Check = Check {
     id: "key.limit.beyond",
     proves: "a key of 1025 bytes is 400 KeyTooLongError with its size and the limit",
     source: "versitygw issue 2080: a transcript of AWS",
-    broken_by: &["key-limit", "wrong-key-codes"],
+    broken_by: &["key-limit-512", "wrong-key-codes"],
     run: |t| Box::pin(beyond(t)),
     ..BASE
 };
@@ -153,7 +153,7 @@ async fn beyond_head(t: &Trial) -> Done {
 const BYTES: Check = Check {
     id: "key.limit.multi-byte",
     proves: "the limit counts bytes of UTF-8: 1024 bytes of three-byte characters are stored, more refused",
-    broken_by: &["key-limit", "wrong-key-codes"],
+    broken_by: &["key-limit", "key-limit-512", "wrong-key-codes"],
     run: |t| Box::pin(bytes(t)),
     ..BASE
 };
@@ -182,12 +182,13 @@ const WM2: Check = Check {
     source: "operations guide of durable_v2: object keys, segment up to 200 bytes and key up to 900",
     broken_by: &[
         "key-limit",
+        "key-limit-512",
         "segment-limit-128",
         "decode-keys-twice",
         "only-unquoted-etags-match",
         "refuse-if-none-match-put",
         "refuse-if-match-put",
-        "fold-case",
+        "fold-key-case",
     ],
     run: |t| Box::pin(wm2(t)),
     ..BASE
@@ -229,7 +230,7 @@ const WM: Check = Check {
     proves: "a legacy data key with a watermark of 450 bytes in one segment can still be stored and read",
     severity: Severity::Informative,
     source: "operations guide of durable_v2: legacy wm- keys",
-    broken_by: &["segment-limit", "segment-limit-128"],
+    broken_by: &["key-limit", "segment-limit", "segment-limit-128"],
     run: |t| Box::pin(wm(t)),
     ..BASE
 };

@@ -40,7 +40,7 @@ const PERCENT: Check = Check {
         "plus-is-space",
         "list-double-escape",
         "object-blocks-folder",
-        "fold-case",
+        "fold-key-case",
     ],
     run: |t| {
         Box::pin(distinct(
@@ -55,7 +55,7 @@ const SLASHES: Check = Check {
     id: "key.slashes",
     proves: "empty segments are kept: a, /a, a/, a// and a//b are different keys, and each may hold bytes",
     source: "AWS recording 2026-02: test_object_with_slashes_in_key",
-    broken_by: &["fold-slashes", "strip-trailing-slash", "object-blocks-folder"],
+    broken_by: &["collapse-slashes", "refuse-odd-segments", "strip-trailing-slash", "object-blocks-folder"],
     run: |t| Box::pin(distinct(t, &["a", "/a", "a/", "a//", "a//b", "//a", "/"])),
     ..BASE
 };
@@ -74,7 +74,7 @@ const CASE: Check = Check {
     proves: "keys that differ in the case of a letter are different keys",
     severity: Severity::Required,
     source: "S3 User Guide: Naming Amazon S3 objects; object key names are case sensitive",
-    broken_by: &["fold-case"],
+    broken_by: &["fold-key-case"],
     run: |t| Box::pin(distinct(t, &["key", "Key", "KEY", "dir/x", "Dir/x", "\u{e9}", "\u{c9}"])),
     ..BASE
 };
@@ -83,7 +83,7 @@ const UNICODE: Check = Check {
     id: "key.unicode",
     proves: "a key is bytes: a composed letter and the same letter decomposed are different keys",
     source: "S3 User Guide: Naming Amazon S3 objects; a key is a sequence of Unicode characters in UTF-8",
-    broken_by: &["compose-unicode", "fold-case", "list-utf16-order"],
+    broken_by: &["compose-unicode", "fold-key-case", "list-order-utf16"],
     run: |t| {
         Box::pin(distinct(
             t,
@@ -98,7 +98,7 @@ const DOTS: Check = Check {
     proves: "dot segments inside a key are kept: nothing is resolved",
     severity: Severity::Informative,
     source: "rustfs pull request 7314 on AWS's answers",
-    broken_by: &["resolve-dots", "object-blocks-folder"],
+    broken_by: &["resolve-dots", "resolve-dot-segments", "refuse-odd-segments", "object-blocks-folder"],
     run: |t| Box::pin(distinct(t, &["a/./b", "a/../b", "a/b", "b", ".hidden", "a/...", "dot."])),
     ..BASE
 };
