@@ -126,6 +126,10 @@ impl Batcher {
                     taken.rows += 1;
                 }
                 Step::Trimmed => taken.trimmed += 1,
+                Step::Abandoned => {
+                    self.open = Rows::default();
+                    self.since = self.since.filter(|_| self.whole_transactions > 0);
+                }
                 Step::End { fresh } => {
                     self.whole.append(std::mem::take(&mut self.open));
                     if fresh {
@@ -168,8 +172,9 @@ impl Batcher {
             return None;
         }
         let mut rows = std::mem::take(&mut self.whole);
-        if sub.is_some() {
+        if let Some(sub) = sub {
             rows.append(std::mem::take(&mut self.open));
+            self.transactions.ends_within(sub);
         }
         self.whole_transactions = 0;
         // Rows of the open transaction that stay are younger than the batch; their age begins again.

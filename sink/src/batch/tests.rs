@@ -149,6 +149,24 @@ fn a_split_transaction_counts_its_events() {
 }
 
 #[test]
+fn a_split_transaction_that_comes_again_goes_on_where_it_was_split() {
+    let limits = BatchLimits { max_rows: 2, max_transactions: 100, respect_source_tx: false, ..LIMITS };
+    let mut feed = Feed::new(limits, None);
+    assert_eq!(feed.change("0/10", 1, true), None);
+    assert_eq!(feed.batcher.take().unwrap().events, 1);
+    assert_eq!(feed.change("0/20", 2, false), None);
+    let split = feed.change("0/20", 3, false).unwrap();
+    assert_eq!((split.position.sub, split.events), (2, 2));
+    assert_eq!(feed.change("0/20", 4, false), None);
+    // The source starts over: what was split off is known, what was only in memory comes again.
+    for (place, id) in [("0/10", 1), ("0/20", 2), ("0/20", 3), ("0/20", 4)] {
+        assert_eq!(feed.change(place, id, place == "0/10"), None);
+    }
+    let rest = feed.change("0/20", 5, true).unwrap();
+    assert_eq!((rest.position.sub, rest.events), (0, 2));
+}
+
+#[test]
 fn what_the_bucket_has_is_left_out_event_by_event() {
     let mut feed = Feed::new(LIMITS, None);
     feed.change("0/10", 1, true);

@@ -16,7 +16,7 @@ use super::{At, Change, EventError, Line, Mark, Op, What};
 use crate::config::Source;
 use crate::model::position::{Point, Position, SnapshotPhase, SnapshotPoint};
 
-use source::{Lineages, SourceBlock};
+use source::{Lineages, SourceBlock, Streamed};
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
@@ -45,6 +45,8 @@ struct Envelope<'a> {
 struct Transaction<'a> {
     #[serde(borrow)]
     id: Option<Scalar<'a>>,
+    #[serde(borrow)]
+    total_order: Option<Scalar<'a>>,
 }
 
 /// A value of one field, so that a wrong one can be shown with the field's name.
@@ -183,18 +185,22 @@ impl Decoder {
             None => false,
         };
         if let Some(mark) = self.lineages.own(source)? {
-            return Ok(own(change, mark, last));
+            return Ok(own(change, mark, source.order()?, last));
         }
         if source.connector.is_none() {
             let why = "it says where the event's transaction is in the source's history";
             return Err(What::Missing { field: "source.position", why });
         }
-        let transaction = envelope.transaction.as_ref().and_then(|transaction| transaction.id.as_ref());
-        let unit = transaction.map(|id| id.word("transaction.id")).transpose()?;
-        match source.snapshot()? {
-            Some(word) => self.snapshot(change, source, &word),
-            None => self.lineages.streamed(change, source, unit, last),
+        if let Some(word) = source.snapshot()? {
+            return self.snapshot(change, source, &word);
         }
+        let transaction = envelope.transaction.as_ref();
+        let id = transaction.and_then(|transaction| transaction.id.as_ref());
+        let unit = id.map(|id| id.word("transaction.id")).transpose()?;
+        let order = transaction.and_then(|transaction| transaction.total_order.as_ref());
+        let order = order.map(|order| order.number("transaction.total_order")).transpose()?;
+        let order = order.or(source.order()?);
+        self.lineages.streamed(source, Streamed { change, unit, order, last })
     }
 
     /// A row of a snapshot: Debezium's events do not say how far it is, so rows of each table are counted
@@ -231,14 +237,14 @@ impl Decoder {
             cursor: String::new(),
         };
         let lineage = self.lineages.snapshot(source)?;
-        Ok(own(change, Mark { lineage, at: At::Snapshot(point) }, true))
+        Ok(own(change, Mark { lineage, at: At::Snapshot(point) }, None, true))
     }
 }
 
-fn own(change: Box<Change>, mark: Mark, last: bool) -> Line {
+fn own(change: Box<Change>, mark: Mark, order: Option<u64>, last: bool) -> Line {
     // A row of a snapshot is a transaction of its own.
     let last = last || matches!(mark.at, At::Snapshot(_));
-    Line::Change { change, unit: mark.at.text(), mark: Some(mark), committed: None, last }
+    Line::Change { change, unit: mark.at.text(), mark: Some(mark), committed: None, order, last }
 }
 
 fn change(line: u64, envelope: &Envelope, source: &SourceBlock, op: Op) -> Result<Box<Change>, What> {

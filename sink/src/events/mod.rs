@@ -204,7 +204,9 @@ pub enum Line {
         /// Its transaction's place; nothing while only the next transaction can tell.
         mark: Option<Mark>,
         /// Where the transaction before it was committed, if the line says so.
-        committed: Option<Mark>,
+        committed: Option<Box<Mark>>,
+        /// Its place among the events of its transaction, if the line says so: it grows.
+        order: Option<u64>,
         /// Whether its transaction ends with it.
         last: bool,
     },

@@ -46,6 +46,8 @@ pub enum Step {
     Row(Row),
     /// An event that the bucket already has, or that this process has read before.
     Trimmed,
+    /// The source started over within the open transaction: its rows come again.
+    Abandoned,
     /// The transaction is over; [`Transactions::position`] is behind it. `fresh` if any of it was not known.
     End {
         /// Whether it moved the position.
@@ -72,6 +74,8 @@ struct Open {
     fate: Fate,
     held: Vec<Change>,
     events: u64,
+    /// The highest place that an event named.
+    order: Option<u64>,
 }
 
 /// Groups events into transactions and trims them.
@@ -80,6 +84,8 @@ pub struct Transactions {
     position: Option<Position>,
     /// Events behind `position` that are durable, of the one transaction that was split.
     skip: u64,
+    /// Events of the open transaction behind which a batch has ended.
+    written: u64,
     gtid_start: Option<GtidSet>,
     tables: TableOrder,
     /// Whether a row of another table than the one that the snapshot stopped in may be an old one.
@@ -102,6 +108,7 @@ impl Transactions {
             old_tables: undeclared && resume.as_ref().is_some_and(in_snapshot),
             position: resume.map(|position| Position { sub: 0, ..position }),
             skip,
+            written: 0,
             gtid_start: source.gtid_start.clone(),
             tables,
             open: None,
@@ -122,6 +129,11 @@ impl Transactions {
         let mark = open.mark.as_ref()?;
         let same = mark.lineage == position.lineage && open.fate != Fate::Known;
         (same && open.events > 0).then_some(open.events)
+    }
+
+    /// Takes note that a batch ends behind so many events of the open transaction.
+    pub const fn ends_within(&mut self, sub: u64) {
+        self.written = sub;
     }
 
     /// Whether a transaction is open, and the line that it began in.
@@ -147,11 +159,22 @@ impl Transactions {
                 Some(_) => self.close(mark, out),
                 None => self.empty(mark, out),
             },
-            Line::Change { change, unit, mark, committed, last } => {
+            Line::Change { change, unit, mark, committed, order, last } => {
                 if self.open.as_ref().is_some_and(|open| open.unit != unit) {
-                    self.close(committed, out)?;
+                    if self.starts_over(mark.as_ref()) {
+                        self.abandon(out);
+                    } else {
+                        self.close(committed.map(|mark| *mark), out)?;
+                    }
                 }
-                self.change(number, *change, unit, mark, out)?;
+                if self.repeats(order) {
+                    out.push(Step::Trimmed);
+                } else {
+                    self.change(number, *change, unit, mark, out)?;
+                    if let Some(open) = &mut self.open {
+                        open.order = order;
+                    }
+                }
                 if last { self.close(None, out) } else { Ok(()) }
             }
         }
@@ -169,7 +192,10 @@ impl Transactions {
             Some(open) => open,
             None => {
                 let fate = mark.as_ref().map_or(Ok(Fate::Waits), |mark| self.fate(mark))?;
-                Open { line, unit, mark: None, fate, held: Vec::new(), events: 0 }
+                if let Fate::Fresh { skip } = fate {
+                    self.written = skip;
+                }
+                Open { line, unit, mark: None, fate, held: Vec::new(), events: 0, order: None }
             }
         };
         if mark.is_some() {
@@ -178,6 +204,38 @@ impl Transactions {
         open.emit(change, out);
         self.open = Some(open);
         Ok(())
+    }
+
+    /// Whether the open transaction has had the event at this place.
+    fn repeats(&self, order: Option<u64>) -> bool {
+        let last = self.open.as_ref().and_then(|open| open.order);
+        last.zip(order).is_some_and(|(last, order)| order <= last)
+    }
+
+    /// Whether an event of another transaction is one of before the open one: then that one has not ended, but
+    /// its source started over, and sends it again.
+    fn starts_over(&self, next: Option<&Mark>) -> bool {
+        let open = self.open.as_ref().filter(|open| open.fate != Fate::Known);
+        let (Some(here), Some(next)) = (open.and_then(|open| open.mark.as_ref()), next) else { return false };
+        if here.lineage != next.lineage {
+            return false;
+        }
+        match (&here.at, &next.at, &self.position) {
+            (At::Gtid(_), At::Gtid(next), Some(Position { point: Point::MysqlGtid(set), .. })) => {
+                set.contains_gtid(next)
+            }
+            (At::Binlog(here), At::Binlog(next), _) => here.compare(next) == Order::Less,
+            (At::Lsn(here), At::Lsn(next), _) => next < here,
+            _ => false,
+        }
+    }
+
+    fn abandon(&mut self, out: &mut Vec<Step>) {
+        if let Some(open) = self.open.take() {
+            tracing::warn!(line = open.line, "the source started over within the transaction of this line");
+        }
+        self.skip = std::mem::take(&mut self.written);
+        out.push(Step::Abandoned);
     }
 
     /// Ends the open transaction; `mark` is where, if it did not say so itself.
@@ -207,6 +265,7 @@ impl Transactions {
         }
         let fresh = open.fate != Fate::Known;
         if fresh {
+            self.written = 0;
             self.advance(mark)?;
         }
         out.push(Step::End { fresh });

@@ -20,6 +20,8 @@ pub(super) struct SourceBlock<'a> {
     #[serde(borrow)]
     table: Option<Scalar<'a>>,
     #[serde(borrow)]
+    index: Option<Scalar<'a>>,
+    #[serde(borrow)]
     pub(super) ts_ms: Option<Scalar<'a>>,
     // From here on as Debezium and DeltaForge name them.
     #[serde(borrow)]
@@ -42,8 +44,29 @@ pub(super) struct SourceBlock<'a> {
     sequence: Option<Scalar<'a>>,
     #[serde(borrow)]
     tx_final_lsn: Option<Scalar<'a>>,
+    #[serde(borrow)]
+    change_ordinal: Option<Scalar<'a>>,
     #[serde(borrow, rename = "txId")]
     tx_id: Option<Scalar<'a>>,
+}
+
+/// An event out of the log, and what stands beside its source.
+pub(super) struct Streamed {
+    pub(super) change: Box<Change>,
+    /// What its transaction is called.
+    pub(super) unit: Option<String>,
+    /// Its place in it.
+    pub(super) order: Option<u64>,
+    /// Whether it ends with it.
+    pub(super) last: bool,
+}
+
+impl Streamed {
+    fn at(self, mark: Mark) -> Line {
+        let unit = self.unit.unwrap_or_else(|| mark.at.text());
+        let Self { change, order, last, .. } = self;
+        Line::Change { change, unit, mark: Some(mark), committed: None, order, last }
+    }
 }
 
 #[derive(Deserialize)]
@@ -67,6 +90,15 @@ impl SourceBlock<'_> {
         let namespace = namespace.ok_or(What::Missing { field: "source.namespace", why })??;
         let table = self.table.as_ref().ok_or(What::Missing { field: "source.table", why })?;
         Ok((namespace.to_owned(), table.text("source.table")?.to_owned()))
+    }
+
+    /// The event's place in its transaction, if its source counts them.
+    pub(super) fn order(&self) -> Result<Option<u64>, What> {
+        match (&self.index, &self.change_ordinal) {
+            (Some(index), _) => index.number("source.index").map(Some),
+            (None, Some(ordinal)) => ordinal.number("source.change_ordinal").map(Some),
+            (None, None) => Ok(None),
+        }
     }
 
     /// The word that says which row of a snapshot it is, if it is one.
@@ -146,16 +178,10 @@ impl Lineages {
     }
 
     /// An event of Debezium's or DeltaForge's out of the log.
-    pub(super) fn streamed(
-        &self,
-        change: Box<Change>,
-        source: &SourceBlock,
-        unit: Option<String>,
-        last: bool,
-    ) -> Result<Line, What> {
+    pub(super) fn streamed(&self, source: &SourceBlock, event: Streamed) -> Result<Line, What> {
         match source.connector.as_ref().map(|name| name.text("source.connector")).transpose()? {
-            Some("postgresql" | "postgres") => self.postgres(change, source, unit, last),
-            Some("mysql" | "mariadb") => self.mysql(change, source, unit, last),
+            Some("postgresql" | "postgres") => self.postgres(source, event),
+            Some("mysql" | "mariadb") => self.mysql(source, event),
             _ => Err(match &source.connector {
                 Some(name) => name.wrong("source.connector", "postgresql, mysql or mariadb is wanted"),
                 None => What::Missing { field: "source.connector", why: "it says whose event it is" },
@@ -163,13 +189,7 @@ impl Lineages {
         }
     }
 
-    fn postgres(
-        &self,
-        change: Box<Change>,
-        source: &SourceBlock,
-        unit: Option<String>,
-        last: bool,
-    ) -> Result<Line, What> {
+    fn postgres(&self, source: &SourceBlock, event: Streamed) -> Result<Line, What> {
         let lineage = self.lineage(PositionType::PgLsn, source)?;
         let lsn = |field, text: &str| {
             let lsn = text.parse::<Lsn>().map_err(|error| What::Position { field, error })?;
@@ -177,13 +197,7 @@ impl Lineages {
         };
         if let Some(commit) = &source.tx_final_lsn {
             let mark = lsn("source.tx_final_lsn", commit.text("source.tx_final_lsn")?)?;
-            return Ok(Line::Change {
-                change,
-                unit: mark.at.text(),
-                mark: Some(mark),
-                committed: None,
-                last,
-            });
+            return Ok(Streamed { unit: None, ..event }.at(mark));
         }
         // An event's own LSN is no place to go on from: transactions that overlap interleave. Debezium says
         // where the transaction before was committed.
@@ -198,10 +212,11 @@ impl Lineages {
                 let number = number
                     .parse()
                     .map_err(|_| sequence.wrong(field, "a JSON list of two LSNs in decimal is wanted"))?;
-                Some(Mark { lineage: lineage.clone(), at: At::Lsn(Lsn(number)) })
+                Some(Box::new(Mark { lineage: lineage.clone(), at: At::Lsn(Lsn(number)) }))
             }
             None => None,
         };
+        let Streamed { change, unit, order, last } = event;
         let unit = match (unit, &source.tx_id) {
             (_, Some(id)) => id.word("source.txId")?,
             // Debezium's id of a transaction is `txId:LSN`, and the LSN is the event's.
@@ -210,16 +225,10 @@ impl Lineages {
                 return Err(What::Missing { field: "source.txId", why: "it groups a transaction" });
             }
         };
-        Ok(Line::Change { change, unit, mark: None, committed, last })
+        Ok(Line::Change { change, unit, mark: None, committed, order, last })
     }
 
-    fn mysql(
-        &self,
-        change: Box<Change>,
-        source: &SourceBlock,
-        unit: Option<String>,
-        last: bool,
-    ) -> Result<Line, What> {
+    fn mysql(&self, source: &SourceBlock, event: Streamed) -> Result<Line, What> {
         if self.position != Some(PositionType::MysqlBinlog)
             && let Some(gtid) = &source.gtid
         {
@@ -227,13 +236,7 @@ impl Lineages {
             let at = at(PositionType::MysqlGtid, gtid.text(field)?)
                 .map_err(|error| What::Position { field, error })?;
             let mark = Mark { lineage: self.lineage(PositionType::MysqlGtid, source)?, at };
-            return Ok(Line::Change {
-                change,
-                unit: mark.at.text(),
-                mark: Some(mark),
-                committed: None,
-                last,
-            });
+            return Ok(Streamed { unit: None, ..event }.at(mark));
         }
         let why = "without a GTID, file and offset are the event's place";
         if self.position == Some(PositionType::MysqlGtid) {
@@ -245,8 +248,7 @@ impl Lineages {
         let point = BinlogPoint::new(file.text("source.file")?, offset.number("source.pos")?)
             .map_err(|error| What::Position { field: "source.file", error })?;
         let mark = Mark { lineage: self.lineage(PositionType::MysqlBinlog, source)?, at: At::Binlog(point) };
-        let unit = unit.unwrap_or_else(|| mark.at.text());
-        Ok(Line::Change { change, unit, mark: Some(mark), committed: None, last })
+        Ok(event.at(mark))
     }
 
     /// The lineage of a position of this kind: what is configured, which events may repeat but not contradict.

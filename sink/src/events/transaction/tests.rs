@@ -28,6 +28,7 @@ fn steps(source: &Source, resume: Option<Position>, lines: &[String]) -> (Vec<St
                     format!("+{} {}", row["index"], row["after"]["id"])
                 }
                 Step::Trimmed => "-".to_owned(),
+                Step::Abandoned => "x".to_owned(),
                 Step::End { .. } => format!("={position}"),
             });
         }
@@ -76,8 +77,36 @@ fn a_commit_of_another_transaction_is_refused() {
 }
 
 #[test]
+fn a_source_that_starts_over_within_a_transaction_ends_none() {
+    let lsn = |place, id| own("pg-lsn", place, id);
+    let lines =
+        [lsn("0/10", 1), lsn("0/20", 2), lsn("0/20", 3), lsn("0/10", 1), lsn("0/20", 2), lsn("0/20", 3)];
+    let (out, _) = steps(&source(PG), None, &[&lines[..], &[lsn("0/20", 4), lsn("0/30", 5)]].concat());
+    assert_eq!(
+        out,
+        ["+0 1", "=0/10", "+0 2", "+1 3", "x", "-", "=0/10", "+0 2", "+1 3", "+2 4", "=0/20", "+0 5"]
+    );
+    let gtid = |number: u32, id| own("mysql-gtid", &format!("{UUID}:{number}"), id);
+    let lines = [gtid(1, 1), gtid(2, 2), gtid(1, 1), gtid(2, 2), gtid(2, 3), gtid(3, 4)];
+    let (out, _) = steps(&source("{id: shop, gtid_start: ''}"), None, &lines);
+    let one = format!("={UUID}:1");
+    let expected = ["+0 1", &one, "+0 2", "x", "-", &one, "+0 2", "+1 3", &format!("={UUID}:1-2"), "+0 4"];
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn events_that_name_their_place_are_taken_once() {
+    let line = |index: u32, id: u32| {
+        own("pg-lsn", "0/10", id).replace("\"table\"", &format!("\"index\":{index},\"table\""))
+    };
+    let lines = [line(0, 1), line(2, 2), line(0, 1), line(2, 2), line(3, 3), own("pg-lsn", "0/20", 4)];
+    let (out, _) = steps(&source(PG), None, &lines);
+    assert_eq!(out, ["+0 1", "+1 2", "-", "-", "+2 3", "=0/10", "+0 4"]);
+}
+
+#[test]
 fn gtids_are_accumulated_from_the_configured_start() {
-    let lines: Vec<String> = [(3, 1), (5, 2), (6, 3), (7, 4), (4, 5), (8, 6)]
+    let lines: Vec<String> = [(3, 1), (4, 5), (5, 2), (6, 3), (7, 4), (8, 6)]
         .map(|(number, id)| own("mysql-gtid", &format!("{UUID}:{number}"), id))
         .into();
     let start = source(&format!("{{id: shop, gtid_start: '{UUID}:1-4'}}"));
@@ -87,13 +116,13 @@ fn gtids_are_accumulated_from_the_configured_start() {
         [
             "-".to_owned(),
             "=".to_owned(),
+            "-".to_owned(),
+            "=".to_owned(),
             "+0 2".to_owned(),
             format!("={UUID}:1-5"),
             "+0 3".to_owned(),
             format!("={UUID}:1-6"),
             "+0 4".to_owned(),
-            format!("={UUID}:1-7"),
-            "-".to_owned(),
             format!("={UUID}:1-7"),
             "+0 6".to_owned(),
         ]
