@@ -241,7 +241,8 @@ async fn the_older_of_two_owners_is_fenced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_is_waited_for_and_a_stop_within_it_is_told() {
-    let rig = Rig::start(&PIPELINE.replace("    batch:", "    send_timeout_ms: 500\n    batch:"), None).await;
+    let rig =
+        Rig::start(&PIPELINE.replace("    batch:", "    send_timeout_ms: 2000\n    batch:"), None).await;
     let mut running = rig.run();
     running.feed(&transaction([1])).await;
     assert_eq!(running.line().await.expect("an acknowledgement")["position"], "0/1");

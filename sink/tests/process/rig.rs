@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 /// How long anything may take: a loaded machine, and still an end.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// Source and stream of PostgreSQL, and a batch for each transaction.
 pub(crate) const PIPELINE: &str = "\
