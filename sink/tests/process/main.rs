@@ -169,9 +169,9 @@ async fn a_fifo_is_read_and_sigterm_ends_in_order() {
     writer.write_all(format!("{whole}{cut}").as_bytes()).await.expect("it reads");
     writer.flush().await.expect("it reads");
     // Nothing fills the batch and nothing ages it: only the signal has it written.
-    while !get(&address, "/metrics").await.contains("events_read_total{pipeline=\"orders\",sink=\"s3\"} 3\n")
-    {
-    }
+    let read = "events_read_total{pipeline=\"orders\",sink=\"s3\"} 3\n";
+    let counted = async { while !get(&address, "/metrics").await.contains(read) {} };
+    tokio::time::timeout(rig::LIMIT, counted).await.expect("all events are read");
     running.signal("TERM").await;
     assert_eq!(running.line().await.expect("an acknowledgement")["position"], "0/2");
     let (status, logs) = running.wait().await;
