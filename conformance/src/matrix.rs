@@ -163,7 +163,7 @@ mod tests {
         let seen: Vec<_> =
             change.differences.iter().map(|(what, old, new)| format!("{what}: {old} > {new}")).collect();
         insta::assert_snapshot!(seen.join("\n"), @r"
-        verdict: REFUSED > PARTIAL
+        verdict: REFUSED > CERTIFIED
         PUT If-None-Match: races > -
         put.create.present: fail > pass
         copy.create.absent: skip > -

@@ -9,9 +9,6 @@ use std::sync::Arc;
 /// The version of the report's JSON form; raised when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 2;
 
-/// Why a run of every check certifies nothing yet; `None` once the suite has all its areas. The one switch.
-pub const NOT_FULL: Option<&str> = Some("the suite is not full yet: areas of checks are still to come");
-
 /// How one check ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
@@ -166,7 +163,7 @@ pub enum Verdict {
     Refused,
     /// No required check failed, and one was not decided.
     Inconclusive,
-    /// No required check failed, but not every check was run, or the suite is not full: this certifies nothing.
+    /// No required check failed, but not every check was run: this certifies nothing.
     Partial,
 }
 
@@ -255,7 +252,7 @@ pub fn draw_up(head: Head, checks: Vec<Entry>) -> Report {
             sum.bytes_received += volume.bytes_received;
         }
     }
-    let (verdict, why) = decide(&head, &checks, NOT_FULL);
+    let (verdict, why) = decide(&head, &checks);
     Report {
         schema: SCHEMA,
         verdict,
@@ -272,7 +269,7 @@ pub fn draw_up(head: Head, checks: Vec<Entry>) -> Report {
 }
 
 /// Refused exactly when a required check failed; inconclusive when none did and one was not decided.
-fn decide(head: &Head, checks: &[Entry], not_full: Option<&str>) -> (Verdict, String) {
+fn decide(head: &Head, checks: &[Entry]) -> (Verdict, String) {
     let required = || checks.iter().filter(|entry| entry.severity == Severity::Required);
     let failed: Vec<&str> = required()
         .filter(|entry| matches!(entry.outcome, Outcome::Fail(_)))
@@ -280,14 +277,14 @@ fn decide(head: &Head, checks: &[Entry], not_full: Option<&str>) -> (Verdict, St
         .collect();
     let open: Vec<&str> =
         required().filter(|entry| entry.outcome != Outcome::Pass).map(|entry| &*entry.id).collect();
-    match not_full {
-        _ if !failed.is_empty() => (Verdict::Refused, format!(" ({} failed)", listed(&failed))),
-        _ if !open.is_empty() => (Verdict::Inconclusive, format!(" ({} not decided)", listed(&open))),
-        Some(why) => (Verdict::Partial, format!(" ({why})")),
-        None if checks.len() < head.suite_checks => {
-            (Verdict::Partial, format!(" ({} of the suite's {} checks)", checks.len(), head.suite_checks))
-        }
-        None => (Verdict::Certified, String::new()),
+    if !failed.is_empty() {
+        (Verdict::Refused, format!(" ({} failed)", listed(&failed)))
+    } else if !open.is_empty() {
+        (Verdict::Inconclusive, format!(" ({} not decided)", listed(&open)))
+    } else if checks.len() < head.suite_checks {
+        (Verdict::Partial, format!(" ({} of the suite's {} checks)", checks.len(), head.suite_checks))
+    } else {
+        (Verdict::Certified, String::new())
     }
 }
 
@@ -439,7 +436,7 @@ pub(crate) mod tests {
     fn check(entries: &[(Severity, Outcome)], verdict: Verdict, why: &str, code: u8) {
         let entries: Vec<Entry> =
             entries.iter().map(|(severity, outcome)| entry("a.b", *severity, outcome.clone())).collect();
-        assert_eq!(decide(&head(), &entries, None), (verdict, why.to_owned()));
+        assert_eq!(decide(&head(), &entries), (verdict, why.to_owned()));
         let report = Report { verdict, ..draw_up(head(), entries) };
         assert_eq!(report.exit_code(), code);
     }
@@ -469,14 +466,9 @@ pub(crate) mod tests {
     fn a_part_of_the_suite_certifies_nothing() {
         let pass = || vec![entry("a.b", Severity::Required, Outcome::Pass)];
         let whole = Head { suite_checks: 100, ..head() };
-        assert_eq!(
-            decide(&whole, &pass(), None),
-            (Verdict::Partial, " (1 of the suite's 100 checks)".to_owned())
-        );
-        assert_eq!(decide(&head(), &pass(), Some("not yet")), (Verdict::Partial, " (not yet)".to_owned()));
+        assert_eq!(decide(&whole, &pass()), (Verdict::Partial, " (1 of the suite's 100 checks)".to_owned()));
         let report = draw_up(head(), pass());
-        let word = if NOT_FULL.is_some() { "PARTIAL (" } else { "CERTIFIED;" };
-        assert!(report.line.starts_with(&format!("durable_v2: {word}")), "{}", report.line);
+        assert!(report.line.starts_with("durable_v2: CERTIFIED;"), "{}", report.line);
         assert!(
             report.line.ends_with("; passed 1 of 1 required and 0 of 0 expected checks"),
             "{}",

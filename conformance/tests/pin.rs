@@ -5,6 +5,7 @@ use assay_checks::{Client, Clock, Exchange, Race, Settings, xml};
 use assay_conformance::report::{Entry, Outcome};
 use assay_conformance::runner::{Event, Plan};
 use assay_conformance::{embedded, runner, selection};
+use assay_server::{Builder, Server};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -76,8 +77,8 @@ fn told(entry: &Entry, exchanges: &[Arc<Exchange>]) -> String {
     out
 }
 
-async fn report() -> String {
-    let (_server, provider) = embedded::start().await.expect("the embedded server starts");
+async fn report(builder: Builder) -> String {
+    let (_server, provider) = embedded::start_as(builder).await.expect("the embedded server starts");
     let surroundings = provider.surroundings();
     let client = Client::new(Settings {
         endpoint: provider.endpoint.clone(),
@@ -111,11 +112,24 @@ async fn report() -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_embedded_server_answers_as_it_did() {
-    let seen = report().await;
+    let seen = report(Server::builder()).await;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(GOLDEN);
     if std::env::var_os("ASSAY_RENEW").is_some() {
         std::fs::write(&path, &seen).expect("the golden file can be written");
     }
+    check(&seen);
+}
+
+/// The store on disk answers all of it as the one in memory does.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_embedded_server_answers_the_same_from_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    check(&report(Server::builder().data(folder.path())).await);
+}
+
+#[track_caller]
+fn check(seen: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(GOLDEN);
     let golden = std::fs::read_to_string(&path).unwrap_or_default();
     let (old, new): (Vec<&str>, Vec<&str>) = (golden.lines().collect(), seen.lines().collect());
     let gone: Vec<_> = old.iter().filter(|line| !new.contains(line)).take(10).collect();
