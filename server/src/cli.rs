@@ -63,6 +63,10 @@ pub(crate) struct Serve {
     /// Keeps everything in this directory; without it, in memory.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+    /// Leaves it to the system when writes reach the device: what was acknowledged then survives a kill of the server,
+    /// but not a power cut, which may leave a directory that no longer opens.
+    #[arg(long, requires = "data")]
+    pub(crate) no_flush: bool,
     /// A bucket to have from the start; repeatable.
     #[arg(long = "bucket", value_name = "NAME")]
     pub(crate) buckets: Vec<String>,
@@ -271,7 +275,7 @@ pub(crate) fn builder(options: &Serve) -> Result<Builder, String> {
         );
     builder = builder.any_region(options.any_region);
     if let Some(data) = &options.data {
-        builder = builder.data(data);
+        builder = builder.data(data).flush(!options.no_flush);
     }
     for bucket in &options.buckets {
         builder = builder.bucket(bucket);

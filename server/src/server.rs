@@ -23,7 +23,7 @@ use crate::service::{Clock, Door, Ending, Service, Settings};
 use crate::store::disk::{Disk, OpenError};
 use crate::store::index::Index;
 use crate::store::memory::Memory;
-use crate::store::{Image, Store, StoreError};
+use crate::store::{Files, Flush, Image, Store, StoreError};
 use crate::stream::Body;
 use crate::tenant::Tenants;
 use crate::upstream::Upstream;
@@ -73,6 +73,7 @@ impl From<StoreError> for Error {
 pub struct Builder {
     listen: SocketAddr,
     data: Option<PathBuf>,
+    flush: Flush,
     buckets: Vec<String>,
     access_key: String,
     secret_key: String,
@@ -99,6 +100,7 @@ impl Default for Builder {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             data: None,
+            flush: Flush::BeforeAnswer,
             buckets: Vec::new(),
             access_key: "test".to_owned(),
             secret_key: "test".to_owned(),
@@ -145,6 +147,14 @@ impl Builder {
     /// Keeps everything in this directory, which is made if it is not there. The default keeps it in memory.
     pub fn data(mut self, directory: impl AsRef<Path>) -> Self {
         self.data = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// Whether a write to the directory is on the device before it is answered; the default is yes. Without that, what
+    /// was acknowledged survives the end of the process, `kill -9` as well, but not that of the machine, which may
+    /// leave a directory that no longer opens.
+    pub fn flush(mut self, flush: bool) -> Self {
+        self.flush = if flush { Flush::BeforeAnswer } else { Flush::Never };
         self
     }
 
@@ -249,7 +259,10 @@ impl Builder {
         let (index, files): (Arc<dyn Index>, _) = match &self.data {
             None => (Arc::new(Memory::new()), None),
             // The index first: it knows whether the directory is ours.
-            Some(directory) => (Arc::new(Disk::open(directory)?), Some(directory.join("blobs"))),
+            Some(directory) => {
+                let files = Files { directory: directory.join("blobs"), flush: self.flush };
+                (Arc::new(Disk::open(directory, self.flush)?), Some(files))
+            }
         };
         let store = Store::open(index, files).await?;
         let settings = Settings {

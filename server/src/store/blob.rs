@@ -14,6 +14,7 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 
 use super::model::Blob;
+use super::{Files, Flush};
 
 /// Size of a row that holds a piece of a body: large enough that rows are few, small enough that a
 /// body's memory is close to its size.
@@ -30,7 +31,7 @@ const FILES_PER_DIRECTORY: u64 = 4096;
 #[derive(Debug)]
 pub(super) struct Blobs {
     /// `None` keeps every body in rows.
-    directory: Option<PathBuf>,
+    files: Option<Files>,
     next: AtomicU64,
     pins: Mutex<HashMap<u64, Pin>>,
     /// Folders whose own names are known to be on the device.
@@ -45,9 +46,9 @@ struct Pin {
 
 impl Blobs {
     /// `generation` is higher at each opening of the same store, so that no id is given out twice.
-    pub(super) fn new(directory: Option<PathBuf>, generation: u64) -> Self {
+    pub(super) fn new(files: Option<Files>, generation: u64) -> Self {
         Self {
-            directory,
+            files,
             next: AtomicU64::new(generation << 32),
             pins: Mutex::default(),
             flushed: Mutex::default(),
@@ -68,7 +69,7 @@ impl Blobs {
 
     /// The file of a blob of a store that has a directory.
     pub(super) fn path(&self, id: u64) -> Option<PathBuf> {
-        let directory = self.directory.as_ref()?;
+        let directory = &self.files.as_ref()?.directory;
         Some(directory.join(format!("{:x}", id / FILES_PER_DIRECTORY)).join(format!("{id:016x}")))
     }
 
@@ -105,15 +106,15 @@ impl Blobs {
         }
     }
 
-    /// Flushes the name of a folder, which stands in the directory above it, once.
+    /// Flushes the name of a folder, which stands in the directory above it, and that directory's, once.
     async fn flush_name(&self, folder: &Path) -> io::Result<()> {
         if self.flushed.lock().contains(folder) {
             return Ok(());
         }
-        if let Some(directory) = &self.directory {
-            File::open(directory).await?.sync_all().await?;
-            self.flushed.lock().insert(folder.to_owned());
+        for above in folder.ancestors().skip(1).take(2) {
+            File::open(above).await?.sync_all().await?;
         }
+        self.flushed.lock().insert(folder.to_owned());
         Ok(())
     }
 
@@ -122,9 +123,13 @@ impl Blobs {
         &self,
         is_known: impl Fn(u64) -> Result<bool, E>,
     ) -> Result<u64, E> {
-        let Some(directory) = &self.directory else { return Ok(0) };
+        let Some(Files { directory, .. }) = &self.files else { return Ok(0) };
         let mut removed = 0;
-        for folder in std::fs::read_dir(directory)? {
+        let folders = match std::fs::read_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            folders => folders?,
+        };
+        for folder in folders {
             let folder = folder?;
             if !folder.file_type()?.is_dir() {
                 continue; // not ours
@@ -182,12 +187,18 @@ impl Writer {
     async fn end_piece(&mut self) -> io::Result<()> {
         let to_file = self.blob.size > INLINE_BYTES as u64;
         if let (Some(path), None, true) = (self.blobs.path(self.blob.id), &self.file, to_file) {
-            if let Some(folder) = path.parent() {
-                tokio::fs::create_dir_all(folder).await?;
-            }
-            let mut file = File::create_new(&path).await?;
+            // In one step, so that the file goes again also where nobody waits for it any more.
+            let made = tokio::task::spawn_blocking(move || {
+                if let Some(folder) = path.parent() {
+                    std::fs::create_dir_all(folder)?;
+                }
+                let file = std::fs::File::create_new(&path)?;
+                io::Result::Ok((file, Unkept(Some(path))))
+            });
+            let (file, unkept) = made.await.map_err(io::Error::other)??;
+            let mut file = File::from_std(file);
             file.set_max_buf_size(PIECE_BYTES);
-            self.file = Some((file, Unkept(Some(path))));
+            self.file = Some((file, unkept));
         }
         match &mut self.file {
             Some((file, _)) => {
@@ -202,12 +213,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the body: its file, if it has one, is flushed to the device with its directory.
+    /// Ends the body: its file, if it has one, is flushed to the device with its directory, where files are flushed.
     ///
     /// # Errors
     /// What the file system says.
     pub(crate) async fn finish(mut self) -> io::Result<Draft> {
-        let large = self.blobs.directory.is_some() && self.blob.size > INLINE_BYTES as u64;
+        let large = self.blobs.files.is_some() && self.blob.size > INLINE_BYTES as u64;
         if self.file.is_some() || large {
             self.end_piece().await?;
         } else if !self.piece.is_empty() {
@@ -221,10 +232,12 @@ impl Writer {
             return Ok(Draft { blob: self.blob, pieces: self.pieces, unkept: None });
         };
         file.flush().await?;
-        file.sync_data().await?;
-        if let Some(folder) = unkept.0.as_deref().and_then(Path::parent) {
-            File::open(folder).await?.sync_all().await?;
-            self.blobs.flush_name(folder).await?;
+        if self.blobs.files.as_ref().is_some_and(|files| files.flush == Flush::BeforeAnswer) {
+            file.sync_data().await?;
+            if let Some(folder) = unkept.0.as_deref().and_then(Path::parent) {
+                File::open(folder).await?.sync_all().await?;
+                self.blobs.flush_name(folder).await?;
+            }
         }
         Ok(Draft { blob: self.blob, pieces: Vec::new(), unkept: Some(unkept) })
     }
@@ -268,7 +281,8 @@ mod tests {
 
     fn on_disk() -> (tempfile::TempDir, Arc<Blobs>) {
         let directory = tempfile::tempdir().unwrap();
-        let blobs = Arc::new(Blobs::new(Some(directory.path().to_owned()), 1));
+        let files = Files { directory: directory.path().to_owned(), flush: Flush::BeforeAnswer };
+        let blobs = Arc::new(Blobs::new(Some(files), 1));
         (directory, blobs)
     }
 

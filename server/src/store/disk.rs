@@ -28,13 +28,15 @@ use std::thread::{Builder, JoinHandle};
 
 use bytes::Bytes;
 use redb::{
-    CommitError, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageError, Table,
+    CommitError, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageError, Table,
     TableDefinition,
 };
 use tokio::sync::oneshot;
 
+use super::Flush;
 use super::index::{Base, Index, IndexError, Job, Rows, Written, run};
 
+mod file;
 mod open;
 #[cfg(test)]
 mod tests;
@@ -61,6 +63,8 @@ pub struct Disk {
 
 struct Request {
     job: Job,
+    /// Whether its batch is flushed.
+    flush: bool,
     end: oneshot::Sender<Result<(), IndexError>>,
 }
 
@@ -70,8 +74,8 @@ impl Disk {
     /// The directory must be new, empty, or one that this opened before; it may then hold files of other
     /// parts of the store as well. After a kill the file is checked first: about a second for each
     /// million rows. Blocks the calling thread.
-    pub fn open(dir: &Path) -> Result<Self, OpenError> {
-        let (lock, database) = open::open(dir)?;
+    pub fn open(dir: &Path, flush: Flush) -> Result<Self, OpenError> {
+        let (lock, database) = open::open(dir, flush)?;
         let database = Arc::new(database);
         let (queue, requests) = channel();
         let thread = Builder::new()
@@ -106,8 +110,18 @@ impl Index for Disk {
     /// Hands the job to the writer thread now. The future resolves once the batch with the job has been
     /// flushed, and snapshots show its rows only from then on.
     fn write(&self, job: Job) -> Written {
+        self.hand_in(job, true)
+    }
+
+    fn write_ahead(&self, job: Job) -> Written {
+        self.hand_in(job, false)
+    }
+}
+
+impl Disk {
+    fn hand_in(&self, job: Job, flush: bool) -> Written {
         let (end, ended) = oneshot::channel();
-        match self.queue.as_ref().map(|queue| queue.send(Request { job, end })) {
+        match self.queue.as_ref().map(|queue| queue.send(Request { job, flush, end })) {
             Some(Ok(())) => Written::waiting(ended),
             _ => Written::done(Err(IndexError::unavailable(
                 "handing in a write",
@@ -121,9 +135,13 @@ impl Index for Disk {
 fn serve(database: &Database, requests: &Receiver<Request>) {
     while let Ok(first) = requests.recv() {
         let waiting = requests.try_iter().take(BATCH - 1);
-        let (jobs, ends): (Vec<_>, Vec<_>) =
-            std::iter::once(first).chain(waiting).map(|request| (request.job, request.end)).unzip();
-        let results = match store(database, jobs) {
+        let mut flush = false;
+        let apart = |request: Request| {
+            flush |= request.flush;
+            (request.job, request.end)
+        };
+        let (jobs, ends): (Vec<_>, Vec<_>) = std::iter::once(first).chain(waiting).map(apart).unzip();
+        let results = match store(database, jobs, flush) {
             Ok(results) => results,
             Err(error) => vec![Err(error); ends.len()],
         };
@@ -134,10 +152,17 @@ fn serve(database: &Database, requests: &Receiver<Request>) {
     }
 }
 
-/// Runs all jobs in one transaction and flushes once; each job's own result, or why the whole batch failed.
-fn store(database: &Database, jobs: Vec<Job>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
+/// Runs all jobs in one transaction and flushes at most once; each job's own result, or why the whole batch failed.
+fn store(
+    database: &Database,
+    jobs: Vec<Job>,
+    flush: bool,
+) -> Result<Vec<Result<(), IndexError>>, IndexError> {
     let beginning = |cause: redb::Error| IndexError::unavailable("beginning a batch", cause);
-    let transaction = database.begin_write().map_err(|cause| beginning(cause.into()))?;
+    let mut transaction = database.begin_write().map_err(|cause| beginning(cause.into()))?;
+    if !flush {
+        transaction.set_durability(Durability::None).map_err(|cause| beginning(cause.into()))?;
+    }
     let mut batch = Batch {
         rows: transaction.open_table(ROWS).map_err(|cause| beginning(cause.into()))?,
         changed: false,

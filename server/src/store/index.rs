@@ -91,6 +91,11 @@ pub trait Index: Send + Sync {
     /// Runs `job` alone among all writers. All its changes become visible at once; the future resolves when
     /// they are as durable as the backend makes them. The job runs even if the future is dropped.
     fn write(&self, job: Job) -> Written;
+
+    /// Like [`Index::write`], but lasts only once a later write does: for what means nothing without one.
+    fn write_ahead(&self, job: Job) -> Written {
+        self.write(job)
+    }
 }
 
 impl dyn Index + '_ {
@@ -100,15 +105,39 @@ impl dyn Index + '_ {
         T: Send + 'static,
         F: FnOnce(&mut dyn RowsMut) -> Result<T, IndexError> + Send + 'static,
     {
-        let (answer, mut answered) = oneshot::channel();
-        let written = self.write(Box::new(move |rows| {
-            // The receiver is gone when the caller no longer waits; its write stands all the same.
-            let _ = answer.send(job(rows)?);
-            Ok(())
-        }));
-        written.await?;
-        answered.try_recv().map_err(|error| IndexError::unavailable("taking a job's answer", error))
+        let (job, answer) = answering(job);
+        answered(self.write(job), answer).await
     }
+
+    /// Like [`Index::write_ahead`], and hands out what `job` returned.
+    pub async fn apply_ahead<T, F>(&self, job: F) -> Result<T, IndexError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut dyn RowsMut) -> Result<T, IndexError> + Send + 'static,
+    {
+        let (job, answer) = answering(job);
+        answered(self.write_ahead(job), answer).await
+    }
+}
+
+/// A job that sends on what `job` returns.
+fn answering<T, F>(job: F) -> (Job, oneshot::Receiver<T>)
+where
+    T: Send + 'static,
+    F: FnOnce(&mut dyn RowsMut) -> Result<T, IndexError> + Send + 'static,
+{
+    let (answer, answered) = oneshot::channel();
+    let job: Job = Box::new(move |rows| {
+        // The receiver is gone when the caller no longer waits; its write stands all the same.
+        let _ = answer.send(job(rows)?);
+        Ok(())
+    });
+    (job, answered)
+}
+
+async fn answered<T>(written: Written, mut answer: oneshot::Receiver<T>) -> Result<T, IndexError> {
+    written.await?;
+    answer.try_recv().map_err(|error| IndexError::unavailable("taking a job's answer", error))
 }
 
 /// Resolves when a write is durable, or has failed.

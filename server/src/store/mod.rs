@@ -73,6 +73,23 @@ pub(crate) enum StoreError {
     Blob(#[from] std::io::Error),
 }
 
+/// When a write is on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// Before it is acknowledged: it survives the end of the machine.
+    BeforeAnswer,
+    /// When the system likes: it survives the end of the process, and what the end of the machine leaves may be damaged.
+    Never,
+}
+
+/// Where the files of large bodies go.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    /// Made with the first of them.
+    pub(crate) directory: PathBuf,
+    pub(crate) flush: Flush,
+}
+
 /// A decision that a job carries out of the critical section.
 type Decided<T> = Result<Result<T, StoreError>, IndexError>;
 
@@ -90,16 +107,10 @@ impl Store {
     ///
     /// # Errors
     /// What the index or the file system says.
-    pub(crate) async fn open(index: Arc<dyn Index>, files: Option<PathBuf>) -> Result<Arc<Self>, StoreError> {
-        if let Some(files) = &files {
-            std::fs::create_dir_all(files)?;
-            // Its name must be on the device before a body in it is acknowledged.
-            if let Some(data) = files.parent() {
-                std::fs::File::open(data)?.sync_all()?;
-            }
-        }
+    pub(crate) async fn open(index: Arc<dyn Index>, files: Option<Files>) -> Result<Arc<Self>, StoreError> {
+        // Without a later write this opening gave no id to anything that lasts, and the next may have its number.
         let generation = index
-            .apply(|rows| {
+            .apply_ahead(|rows| {
                 let next = number(rows.get(rows::GENERATION)?) + 1;
                 rows.put(rows::GENERATION, Bytes::copy_from_slice(&next.to_be_bytes()))?;
                 Ok(next)

@@ -108,10 +108,24 @@ async fn judge(process: &Process, writers: &[Known]) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_writes_survive_and_nothing_is_half_there() {
+    survive(&[]).await;
+}
+
+/// What the system has is not lost with the process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acknowledged_writes_that_were_not_flushed_survive_too() {
+    survive(&["--no-flush"]).await;
+}
+
+async fn survive(flags: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
+    let start = || {
+        let data = directory.path().to_str().unwrap();
+        Process::start(&[&["--data", data, "--bucket", "bucket"], flags].concat())
+    };
     let mut writers: Vec<Known> = (0..WRITERS).map(|_| Known::default()).collect();
     for _ in 0..LIVES {
-        let process = Process::on(directory.path());
+        let process = start();
         let files = judge(&process, &writers).await;
         assert_eq!(files_in(directory.path()).len(), files, "files that no object needs were swept");
         let count = Arc::new(AtomicUsize::new(0));
@@ -129,7 +143,7 @@ async fn acknowledged_writes_survive_and_nothing_is_half_there() {
         writers = ended.into_iter().map(|(_, known)| known).collect();
         drop(process);
     }
-    let process = Process::on(directory.path());
+    let process = start();
     let files = judge(&process, &writers).await;
     assert_eq!(files_in(directory.path()).len(), files);
     assert!(writers.iter().map(|known| known.next).sum::<usize>() >= LIVES * ACKNOWLEDGED);

@@ -26,7 +26,7 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 
 /// What opening `dir` is refused with, the path cut out of the words.
 fn refusal(dir: &Path) -> String {
-    Disk::open(dir).unwrap_err().to_string().replace(&dir.display().to_string(), "DIR")
+    Disk::open(dir, Flush::BeforeAnswer).unwrap_err().to_string().replace(&dir.display().to_string(), "DIR")
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn every_acknowledged_row_survives_a_kill() {
     const PARTS: u64 = 3;
     const WRITERS: u64 = 8;
     if let Some(dir) = std::env::var_os(CHILD_DIR) {
-        let index = Disk::open(Path::new(&dir)).unwrap();
+        let index = Disk::open(Path::new(&dir), Flush::BeforeAnswer).unwrap();
         std::thread::scope(|scope| {
             for writer in 0..WRITERS {
                 let index: &dyn Index = &index;
@@ -70,7 +70,7 @@ fn every_acknowledged_row_survives_a_kill() {
         writing.wait().unwrap();
         assert!(acknowledged.len() >= 100 * kill, "the child died early: {writing:?}");
 
-        let index = Disk::open(dir.path()).unwrap();
+        let index = Disk::open(dir.path(), Flush::BeforeAnswer).unwrap();
         let snapshot = index.snapshot().unwrap();
         for row in &acknowledged {
             for part in 0..PARTS {
@@ -103,7 +103,7 @@ fn a_second_holder_is_refused() {
         return;
     }
     let dir = TempDir::new().unwrap();
-    let first = Disk::open(dir.path()).unwrap();
+    let first = Disk::open(dir.path(), Flush::BeforeAnswer).unwrap();
     let words =
         "data directory \"DIR\" is in use by another server; stop that one, or name another directory";
     assert_eq!(refusal(dir.path()), words);
@@ -113,7 +113,7 @@ fn a_second_holder_is_refused() {
     assert!(said.contains(&format!("refused: {words}\n")), "{said}");
 
     drop(first);
-    Disk::open(dir.path()).expect("free again once the first is dropped");
+    Disk::open(dir.path(), Flush::BeforeAnswer).expect("free again once the first is dropped");
 }
 
 #[test]
@@ -148,10 +148,10 @@ fn what_is_not_ours_is_refused_and_left_alone() {
 #[test]
 fn a_lost_or_overwritten_index_is_an_alarm() {
     let dir = TempDir::new().unwrap();
-    drop(Disk::open(dir.path()).unwrap());
+    drop(Disk::open(dir.path(), Flush::BeforeAnswer).unwrap());
     assert_eq!(fs::read_to_string(dir.path().join("assay-format")).unwrap(), "assay-server data, format 1\n");
     fs::write(dir.path().join("index.redb"), [7; 8192]).unwrap();
-    let error = Disk::open(dir.path()).unwrap_err();
+    let error = Disk::open(dir.path(), Flush::BeforeAnswer).unwrap_err();
     assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
 
     fs::remove_file(dir.path().join("index.redb")).unwrap();
@@ -171,7 +171,7 @@ fn a_directory_half_made_is_finished() {
     for marker in ["", "assay-server d", "assay-server data, format 1\n"] {
         fs::write(inside.join("assay-format"), marker).unwrap();
         fs::write(inside.join("index.redb.new"), [0; 4096]).unwrap();
-        let index = Disk::open(&inside).unwrap();
+        let index = Disk::open(&inside, Flush::BeforeAnswer).unwrap();
         assert!(index.snapshot().unwrap().seek(b"").unwrap().is_none());
         drop(index);
         assert_eq!(fs::read_to_string(inside.join("assay-format")).unwrap(), "assay-server data, format 1\n");
@@ -180,9 +180,44 @@ fn a_directory_half_made_is_finished() {
 }
 
 #[test]
+fn a_new_directory_is_ours_from_its_first_write_on() {
+    let dir = TempDir::new().unwrap();
+    let names = || {
+        let entries = fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let put = |key: &'static [u8]| -> Job { Box::new(|rows| rows.put(key, Bytes::from_static(b"1"))) };
+    for flush in [Flush::BeforeAnswer, Flush::Never] {
+        // As a kill leaves it before the first write, with the body of a write that never came to its end.
+        fs::write(dir.path().join("assay-format"), "").unwrap();
+        fs::write(dir.path().join("index.redb.new"), [7; 100]).unwrap();
+        fs::write(dir.path().join("body"), "bytes").unwrap();
+        let index = Disk::open(dir.path(), flush).unwrap();
+        wait(index.write_ahead(put(b"ahead"))).unwrap();
+        assert_eq!(names(), ["assay-format", "body", "index.redb.new"]);
+        wait(index.write(put(b"lasts"))).unwrap();
+        assert_eq!(names(), ["assay-format", "body", "index.redb"]);
+        drop(index);
+        let index = Disk::open(dir.path(), flush).unwrap();
+        let snapshot = index.snapshot().unwrap();
+        assert!(snapshot.get(b"ahead").unwrap().is_some() && snapshot.get(b"lasts").unwrap().is_some());
+        drop(snapshot);
+        drop(index);
+        fs::write(dir.path().join("index.redb"), "").unwrap();
+        let cause = "the index in data directory \"DIR\" is damaged: index.redb is empty; \
+                     restore the directory from a copy";
+        assert_eq!(refusal(dir.path()), cause);
+        fs::remove_file(dir.path().join("index.redb")).unwrap();
+    }
+}
+
+#[test]
 fn jobs_of_one_batch_fail_alone() {
     let dir = TempDir::new().unwrap();
-    let index = Disk::open(dir.path()).unwrap();
+    let index = Disk::open(dir.path(), Flush::BeforeAnswer).unwrap();
     // The first job holds the thread until the others wait, so that those become one batch.
     let (go, held) = channel();
     let first = index.write(Box::new(move |_| {
@@ -210,7 +245,7 @@ fn jobs_of_one_batch_fail_alone() {
     });
     drop(index);
 
-    let index = Disk::open(dir.path()).unwrap();
+    let index = Disk::open(dir.path(), Flush::BeforeAnswer).unwrap();
     let snapshot = index.snapshot().unwrap();
     let values = [b"a", b"b", b"c"].map(|key| snapshot.get(key).unwrap());
     let one = Some(Bytes::from_static(b"1"));

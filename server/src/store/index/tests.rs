@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
+use crate::store::Flush;
 use crate::store::disk::Disk;
 use crate::store::memory::Memory;
 
@@ -38,13 +39,17 @@ fn memory() -> Subject {
 
 fn disk() -> Subject {
     let dir = TempDir::new().unwrap();
-    Subject { index: Arc::new(Disk::open(dir.path()).unwrap()), reopen: reopen_disk, dir }
+    Subject {
+        index: Arc::new(Disk::open(dir.path(), Flush::BeforeAnswer).unwrap()),
+        reopen: reopen_disk,
+        dir,
+    }
 }
 
 fn reopen_disk(index: Arc<dyn Index>, dir: &Path) -> Arc<dyn Index> {
     assert_eq!(Arc::strong_count(&index), 1, "nobody else may hold the index while it is opened again");
     drop(index);
-    Arc::new(Disk::open(dir).unwrap())
+    Arc::new(Disk::open(dir, Flush::BeforeAnswer).unwrap())
 }
 
 impl Subject {
