@@ -24,8 +24,7 @@ use crate::journal::{Hit, Journal, Record};
 use crate::names::{BucketName, REGIONS};
 use crate::op;
 use crate::route::{Address, Operation, Query, Target, operation, route};
-use crate::store::index::IndexError;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use crate::stream::Body;
 use crate::tenant::Tenants;
 use crate::upstream::{FromUpstream, Provider};
@@ -281,6 +280,9 @@ impl Service {
         head.headers.extend(verified.hoisted.drain(..));
         let (plan, _in_flight) = self.plan(operation, record, head, &query, &verified)?;
         record.faults = plan.fired().iter().map(Hit::from).collect();
+        for Hit { rule, effect } in &record.faults {
+            tracing::info!(rule, effect, method = %head.method, path = head.uri.path(), "injected");
+        }
         plan.before(&self.faults).await?;
         let acting = Acting::new(&self.settings.deviations);
         let (connection, plan) = (record.connection, &plan);
@@ -442,19 +444,6 @@ impl Call<'_> {
         }
     }
 
-    /// Runs a write when the plan wants it: at once, or later, whether the client still waits or not.
-    pub(crate) async fn commit<T: Send + 'static>(
-        &self,
-        write: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let Some(late) = self.late else { return write.await };
-        let later = tokio::spawn(async move {
-            tokio::time::sleep(late).await;
-            write.await
-        });
-        later.await.unwrap_or_else(|gone| Err(IndexError::unknown("waiting for a late write", gone).into()))
-    }
-
     /// The region of the endpoint that the client speaks to.
     pub(crate) fn region(&self) -> &str {
         let settings = &self.service.settings;
@@ -481,9 +470,6 @@ impl RequestId {
 
 fn render_error(error: &S3Error, head: &Parts, id: &RequestId) -> Response<Body> {
     let status = StatusCode::from_u16(error.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    if error.code == Code::InternalError {
-        tracing::error!(%error, method = %head.method, path = head.uri.path(), "internal error");
-    }
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     for (name, value) in &error.headers {

@@ -136,7 +136,7 @@ pub(super) async fn create(call: &mut Call<'_>, bucket: &BucketName) -> Answer {
 }
 
 pub(super) async fn delete(call: &Call<'_>, bucket: &BucketName) -> Answer {
-    call.store.delete_bucket(bucket).await?;
+    call.commit(call.store.delete_bucket(bucket)).await?;
     Ok(answer(StatusCode::NO_CONTENT))
 }
 

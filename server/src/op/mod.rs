@@ -2,6 +2,7 @@
 
 mod attributes;
 mod bucket;
+mod commit;
 mod copy;
 mod delete;
 mod deviant;

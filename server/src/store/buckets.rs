@@ -1,5 +1,7 @@
 //! Buckets.
 
+use std::sync::Arc;
+
 use super::model::{Bucket, Part, Upload, Version};
 use super::{
     Decided, Store, StoreError, forget, index::IndexError, index::Rows, index::RowsMut, rows, seek_within,
@@ -52,11 +54,16 @@ impl Store {
     ///
     /// # Errors
     /// `NoSuchBucket`, `BucketNotEmpty`.
-    pub(crate) async fn delete_bucket(&self, name: &BucketName) -> Result<(), StoreError> {
-        let name = name.clone();
-        let files = self.decide(move |rows| remove(rows, &name)).await?;
-        self.release(&files);
-        Ok(())
+    pub(crate) fn delete_bucket(
+        self: &Arc<Self>,
+        name: &BucketName,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
+        let (store, name) = (self.clone(), name.clone());
+        async move {
+            let files = store.decide(move |rows| remove(rows, &name)).await?;
+            store.release(&files);
+            Ok(())
+        }
     }
 
     /// Buckets in the order of their names: at most `max` that begin with `prefix` and come after

@@ -6,6 +6,7 @@ mod client;
 mod env;
 mod exit;
 mod kill;
+mod log;
 mod memory;
 mod process;
 mod upstream;

@@ -1,5 +1,6 @@
 //! The life of bodies: whole while they are read, gone when nobody needs them, and never half there.
 
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -106,8 +107,38 @@ async fn sizes_around_every_limit_come_back_whole(on: On) {
     }
 }
 
+/// Whoever calls may go at any moment: as often as it is asked, a call is dropped one wake-up later than before,
+/// until it comes to its end.
+async fn what_is_given_up_leaves_no_file_that_nobody_needs(on: On) {
+    let rig = Rig::new(on).await;
+    let one = usize::from(on == On::Disk);
+    rig.put("k", large(0)).await.expect(200);
+    for wakes in 0.. {
+        let mut call = std::pin::pin!(rig.put("k", large(wakes as u8)));
+        let mut left = wakes;
+        let ended = std::future::poll_fn(|context| match call.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => {
+                left -= 1;
+                Poll::Pending
+            }
+        })
+        .await;
+        if let Some(answer) = ended {
+            answer.expect(200);
+            break;
+        }
+    }
+    files_become(&rig, one).await;
+    assert_eq!(rig.call("GET", "k").await.expect(200).body.len(), large(0).len());
+    rig.call("DELETE", "k").await.expect(204);
+    files_become(&rig, 0).await;
+}
+
 crate::on_both_stores![
     a_reader_gets_the_old_bytes_whole,
+    what_is_given_up_leaves_no_file_that_nobody_needs,
     what_is_overwritten_or_deleted_leaves_no_file,
     what_is_refused_leaves_no_file,
     sizes_around_every_limit_come_back_whole,
