@@ -150,7 +150,7 @@ pub(crate) fn body_size(headers: &HeaderMap) -> u64 {
     decoded.or_else(|| number(headers.get(CONTENT_LENGTH))).unwrap_or(0)
 }
 
-/// The requests of one server: the newest, up to 1 MiB of them, which are about 13,000 with keys of 20 characters.
+/// The requests of one server: the newest, up to 768 KiB of them, which are about 10,000 with keys of 20 characters.
 /// Older ones are dropped; their number goes on counting. Clones are handles to the same journal.
 #[derive(Clone, Debug)]
 pub struct Journal(Arc<Inner>);

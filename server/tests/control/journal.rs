@@ -128,7 +128,7 @@ async fn requests_are_followed_and_a_client_that_goes_leaves_nothing() {
 async fn a_follower_that_is_too_slow_holds_little_and_is_told_what_it_missed() {
     const ASKED: u64 = 5_000;
     const KEY_BYTES: usize = 512;
-    const JOURNAL_BYTES: usize = 1024 * 1024;
+    const JOURNAL_BYTES: usize = 768 * 1024;
     let rig = Rig::new(On::Memory).await;
     let empty = || Full::new(bytes::Bytes::new());
     let request = http::Request::get("/_assay/requests/stream").header("host", "localhost");
