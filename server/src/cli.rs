@@ -92,9 +92,9 @@ pub(crate) struct Serve {
     /// Differs from AWS as a vendor was measured to: the report of `assay-certify --json` about it.
     #[arg(long, value_name = "FILE")]
     pub(crate) emulate: Option<PathBuf>,
-    /// Differs from AWS as this vendor does; `assay-server profiles` lists them.
-    #[arg(long, value_name = "NAME", default_value = "aws", value_parser = Profile::named)]
-    pub(crate) profile: Profile,
+    /// Differs from AWS as this vendor does; `assay-server profiles` lists them. Without it, or with `aws`, not at all.
+    #[arg(long, value_name = "NAME", value_parser = Profile::named)]
+    pub(crate) profile: Option<Profile>,
     #[command(flatten)]
     pub(crate) control: Control,
     /// Gives each access key a store of its own in memory; any access key is then known, with the one secret.
@@ -309,6 +309,8 @@ pub(crate) fn builder(options: &Serve) -> Result<Builder, String> {
             builder = builder.deviation(deviation);
         }
     }
-    builder = builder.profile(&options.profile);
+    if let Some(profile) = &options.profile {
+        builder = builder.profile(profile);
+    }
     Ok(builder.tenant_per_key(options.tenant_per_key))
 }
