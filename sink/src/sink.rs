@@ -205,7 +205,7 @@ impl Sink {
         let report = probe.run(std::future::pending()).await;
         for line in &report.lines {
             let passed = i64::from(matches!(line.found, Found::Pass));
-            settings.metrics.probe_result.with_label_values(&[&line.check.to_string()]).set(passed);
+            settings.metrics.probe_result.with_label_values(&[&line.name]).set(passed);
         }
         match &report.verdict {
             Verdict::Ready => Self::start(env, settings).await,
