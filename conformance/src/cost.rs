@@ -2,14 +2,18 @@
 
 use assay_checks::{RequestClass, Traffic, Volume};
 
-/// List prices of S3 Standard in us-east-1, in US dollars, as the pricing page had them in January 2025; storage of a
-/// few minutes is left out, and so is what is free: deletes, and bytes sent in.
-const PRICES_OF: &str = "S3 Standard, us-east-1, January 2025";
+/// List prices of S3 Standard in us-east-1, in US dollars. Requests: AWS Price List, service code AmazonS3, in force since
+/// 1 October 2025, read on 28 October 2025; the tables of `aws.amazon.com/s3/pricing`, "Requests & data retrievals", as
+/// others copied them in August 2025 and June 2026, say the same. Left out are storage of a few minutes and what is
+/// free: deletes, cancelled uploads, bytes sent in. The estimate is from above: a POST that deletes many keys is priced
+/// as any POST, and the hundred gigabytes that leave an account free each month (the same page, September 2026) are not
+/// taken off.
+const PRICES_OF: &str = "S3 Standard, us-east-1, October 2025";
 /// A thousand PUT, COPY, POST or LIST requests.
 const WRITES_PER_THOUSAND: f64 = 0.005;
 /// A thousand GET, HEAD and other requests.
 const READS_PER_THOUSAND: f64 = 0.000_4;
-/// A gigabyte (10^9 bytes) out to the internet, in the first ten terabytes of a month.
+/// A gigabyte (10^9 bytes) out to the internet, in the first ten terabytes of a month: the page's "Data transfer".
 const OUT_PER_GIGABYTE: f64 = 0.09;
 
 /// The price of one class's requests and of the bytes that it brings out, in US dollars.
@@ -85,7 +89,7 @@ mod tests {
         GET            1000                7       1000000000       $0.09040
         DELETE          501               14                0       $0.00000
         all            3501               35       1000000000       $0.10040
-        prices: S3 Standard, us-east-1, January 2025, bytes received as traffic to the internet
+        prices: S3 Standard, us-east-1, October 2025, bytes received as traffic to the internet
         ");
     }
 }
