@@ -146,6 +146,10 @@ async fn empty(client: &Client, prefix: &str) -> Result<(), SweepError> {
         if answer.status == 404 {
             return Ok(());
         }
+        if answer.status == 501 {
+            // A store without versions shows all that it has in a plain listing.
+            return sweep::empty(client, prefix).await.map(drop);
+        }
         let answer = sweep::granted(answer, "the listing of versions")?;
         let document = String::from_utf8_lossy(&answer.body).into_owned();
         let entries = ["Version", "DeleteMarker"].map(|name| xml::elements(&document, name)).concat();

@@ -278,6 +278,11 @@ pub const INTEGRITY: &[Deviation] = &[
         }
         None
     }),
+    answering("keep-aws-chunked", |s, a| {
+        if s.key.is_some() && a.succeeded() && !a.headers.contains_key("content-encoding") {
+            a.headers.insert("content-encoding", HeaderValue::from_static("aws-chunked"));
+        }
+    }),
     asking("refuse-content-md5", |s| (s.key.is_some() && s.has("content-md5")).then_some(501)),
     answering("no-default-checksum", |_, a| drop(a.headers.remove("x-amz-checksum-crc64nvme"))),
 ];

@@ -57,6 +57,7 @@ pub(super) const ALL: &[Check] = &[
     TWO,
     DEFAULT,
     DECODED,
+    CHUNKS_ENCODING,
     MISSING,
     CHUNK_SIGNATURE,
     PAYLOAD_HASH,
@@ -283,7 +284,7 @@ async fn default(t: &Trial) -> Done {
 
 const DECODED: Check = Check {
     id: "integrity.chunks",
-    proves: "a body in signed chunks is stored without its framing, which is no part of its Content-Encoding",
+    proves: "a body in signed chunks is stored without its framing",
     severity: Severity::Required,
     source: TRAILERS,
     broken_by: &["store-chunk-framing", "mixed-reads"],
@@ -297,7 +298,23 @@ async fn decoded(t: &Trial) -> Done {
     expect_status(&t.send(Call::put(&key, body.clone()).chunked(chunked)).await?, &[200])?;
     t.holds(&key, &body).await?;
     let head = t.send(Call::head(&key)).await?;
-    expect_header(&head, "content-length", "20000")?;
+    expect_header(&head, "content-length", "20000")
+}
+
+const CHUNKS_ENCODING: Check = Check {
+    id: "integrity.chunks.content-encoding",
+    proves: "aws-chunked frames the request and is no part of the object's Content-Encoding",
+    source: TRAILERS,
+    broken_by: &["keep-aws-chunked"],
+    run: |t| Box::pin(encoding(t)),
+    ..BASE
+};
+
+async fn encoding(t: &Trial) -> Done {
+    let key = t.key("k");
+    let chunked = Chunked { signed: true, ..Chunked::default() };
+    expect_status(&t.send(Call::put(&key, t.body("chunks", 0)).chunked(chunked)).await?, &[200])?;
+    let head = t.send(Call::head(&key)).await?;
     match head.header("content-encoding") {
         Some(encoding) if encoding.contains("aws-chunked") => {
             Err(Stop::fail("no aws-chunked in Content-Encoding", encoding, &head))

@@ -99,20 +99,25 @@ const THOUSAND: Check = Check {
 async fn thousand(t: &Trial) -> Done {
     let names: Vec<String> = (0..1001).map(|n| format!("k{n:04}")).collect();
     fill(t, &names).await?;
-    for size in [None, Some("1000")] {
+    let mut longest = 0;
+    // S3 caps the page at 1000, asked for or not; a longer page that was not forbidden is no loss.
+    for (size, most) in [(None, 1001), (Some("1000"), 1000), (Some("5000"), 1001)] {
         let query: Vec<_> = size.map(|size| ("max-keys", size)).into_iter().collect();
         let page = list(t, "", &query).await?;
-        expect_list("the first page", &names[..1000], &page.keys, &page.answer)?;
-        expect_element(&page.answer, "IsTruncated", "true")?;
+        let length = page.keys.len().clamp(1000, most);
+        expect_list("the first page", &names[..length], &page.keys, &page.answer)?;
+        longest = longest.max(length);
+        let more = if length < names.len() { "true" } else { "false" };
+        expect_element(&page.answer, "IsTruncated", more)?;
+        if length == names.len() {
+            continue;
+        }
         let token = page.token.unwrap_or_default();
         let rest = list(t, "", &[("continuation-token", &token)]).await?;
-        expect_list("the second page", &names[1000..], &rest.keys, &rest.answer)?;
+        expect_list("the second page", &names[length..], &rest.keys, &rest.answer)?;
         expect_element(&rest.answer, "IsTruncated", "false")?;
     }
-    // S3 caps the page at 1000; a longer page is no loss.
-    let most = list(t, "", &[("max-keys", "5000")]).await?;
-    expect_list("a page of up to 5000", &names[..most.keys.len().max(1000)], &most.keys, &most.answer)?;
-    t.measure("list-page-keys", most.keys.len() as u64);
+    t.measure("list-page-keys", longest as u64);
     for skipped in [1, 2] {
         let page = list(t, "", &[("start-after", &t.key(&names[skipped - 1]))]).await?;
         expect_list("one page", &names[skipped..], &page.keys, &page.answer)?;
