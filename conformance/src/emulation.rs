@@ -6,10 +6,14 @@ use assay_checks::{Class, Condition};
 use assay_server::Deviation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The deviation that gives a condition its class; none where the server has none, or needs none.
-fn of_class(condition: Condition, class: Class) -> Option<&'static str> {
+/// Deviations that are never guessed: ETags that are others make conditions come out otherwise, far beyond the checks
+/// that name them.
+const TOO_WIDE: [&str; 4] = ["weak-etags", "changing-etags", "truncated-etags", "constant-etags"];
+
+/// The deviations that make a condition refused, racy and ignored; empty where the server has none.
+fn of_condition(condition: Condition) -> [&'static str; 3] {
     use Condition as C;
-    let [refuses, races, ignores] = match condition {
+    match condition {
         C::PutCreate => ["refuse-if-none-match-put", "race-create-put", "ignore-if-none-match-put"],
         C::PutSwap => ["refuse-if-match-put", "race-swap-put", "ignore-if-match-put"],
         C::CompleteCreate => {
@@ -22,7 +26,12 @@ fn of_class(condition: Condition, class: Class) -> Option<&'static str> {
         C::DeleteMatch => ["refuse-conditional-delete", "race-delete", "ignore-if-match-delete"],
         C::DeleteObjects => ["", "", "ignore-etag-delete-objects"],
         C::Read => ["", "", "ignore-read-conditions"],
-    };
+    }
+}
+
+/// The deviation that gives a condition its class; none where the server has none, or needs none.
+fn of_class(condition: Condition, class: Class) -> Option<&'static str> {
+    let [refuses, races, ignores] = of_condition(condition);
     let name = match class {
         Class::Enforces => "",
         Class::Refuses => refuses,
@@ -32,9 +41,51 @@ fn of_class(condition: Condition, class: Class) -> Option<&'static str> {
     (!name.is_empty()).then_some(name)
 }
 
+/// The longest key of S3, in bytes.
+const LONGEST: u64 = 1024;
+
+/// The deviations that give keys the limits that were measured, with the code that was answered above them.
+fn limits(entries: &[Entry]) -> Vec<String> {
+    let measured = |id: &str, name: &str| {
+        let entry = entries.iter().find(|entry| entry.id == id)?;
+        Some((entry, *entry.measured.get(name)?))
+    };
+    let mut found = Vec::new();
+    let mut add = |name: &str, entry: &Entry, bytes: u64| {
+        let reply = entry.exchange().and_then(|exchange| exchange.answer.as_ref().ok());
+        let code = reply.and_then(|reply| assay_checks::xml::element(&reply.body.text, "Code"));
+        let coded = code.map(|code| format!("{name}={bytes}:{code}"));
+        // A code that the server does not know is left to it.
+        found.push(coded.filter(|text| known(text)).unwrap_or_else(|| format!("{name}={bytes}")));
+    };
+    let mut longest = LONGEST;
+    if let Some((entry, bytes)) =
+        measured("key.limit.total", "key-total-bytes").filter(|(_, it)| *it < LONGEST)
+    {
+        add("key-limit", entry, bytes);
+        longest = bytes;
+    }
+    if let Some((entry, bytes)) = measured("key.limit.segment", "key-segment-bytes") {
+        // What stands before the segment counts for the whole key: a shorter whole key explains a shorter segment.
+        let room = match &entry.outcome {
+            Outcome::Fail(failure) => failure.expected.split(' ').next().and_then(|word| word.parse().ok()),
+            _ => None,
+        };
+        if room.is_some_and(|room: u64| bytes + LONGEST - room < longest) {
+            add("segment-limit", entry, bytes);
+        }
+    }
+    found
+}
+
+fn known(deviation: &str) -> bool {
+    deviation.parse::<Deviation>().is_ok()
+}
+
 /// The names of the deviations that give the classes and explain the other failures. One of the second kind is taken
 /// when every check that names it failed and nothing else explains more than half of them, the one that explains most
-/// first: a provider that drops a condition also fails in the answers that it then does not give.
+/// first: a provider that drops a condition also fails in the answers that it then does not give. Limits of keys are
+/// given as measured.
 pub fn deviations(conditions: &BTreeMap<Condition, Class>, entries: &[Entry]) -> Vec<String> {
     let ended = |wanted: fn(&Outcome) -> bool| -> BTreeSet<&str> {
         let ended = entries.iter().filter(|entry| wanted(&entry.outcome));
@@ -52,8 +103,16 @@ pub fn deviations(conditions: &BTreeMap<Condition, Class>, entries: &[Entry]) ->
         conditions.iter().filter_map(|(condition, class)| of_class(*condition, *class)).collect();
     let mut explained: BTreeSet<&str> =
         taken.iter().filter_map(|name| named.get(name)).flatten().copied().collect();
+    // What would give a condition another class than the one seen is not what the vendor has.
+    let denied: BTreeSet<&str> = conditions
+        .keys()
+        .flat_map(|condition| of_condition(*condition))
+        .filter(|name| !taken.contains(name))
+        .collect();
     // A check may also name what is shown by other means than a deviation.
-    named.retain(|name, checks| checks.is_subset(&failed) && name.parse::<Deviation>().is_ok());
+    named.retain(|name, checks| {
+        checks.is_subset(&failed) && known(name) && !denied.contains(name) && !TOO_WIDE.contains(name)
+    });
     loop {
         let gain = |checks: &BTreeSet<&str>| checks.difference(&explained).count();
         // Of two that explain as many, the one that is named by fewer checks claims less; then the first by name.
@@ -64,7 +123,10 @@ pub fn deviations(conditions: &BTreeMap<Condition, Class>, entries: &[Entry]) ->
         taken.insert(name);
         explained.extend(checks.iter().copied());
     }
-    taken.into_iter().map(str::to_owned).collect()
+    let guessed = |name: &&str| !matches!(*name, "key-limit" | "segment-limit");
+    let taken: BTreeSet<String> =
+        taken.into_iter().filter(guessed).map(str::to_owned).chain(limits(entries)).collect();
+    taken.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -106,5 +168,23 @@ mod tests {
         let classes =
             BTreeMap::from([(Condition::PutCreate, Class::Ignores), (Condition::Read, Class::Enforces)]);
         assert_eq!(deviations(&classes, &entries), [ignores]);
+    }
+
+    #[test]
+    fn limits_are_given_as_measured() {
+        let limited = |id: &str, expected: &str, measured: (&str, u64)| {
+            let Outcome::Fail(mut failure) = failure() else { unreachable!("it is one") };
+            failure.expected = expected.to_owned();
+            let mut entry = entry(id, assay_checks::Severity::Expected, Outcome::Fail(failure));
+            entry.measured.insert(measured.0.to_owned(), measured.1);
+            entry
+        };
+        let total = limited("key.limit.total", "1024 bytes", ("key-total-bytes", 161));
+        let segment =
+            |bytes| limited("key.limit.segment", "966 bytes in one segment", ("key-segment-bytes", bytes));
+        let seen = |entries: &[Entry]| deviations(&BTreeMap::new(), entries);
+        assert_eq!(seen(&[total.clone(), segment(103)]), ["key-limit=161"], "58 bytes stand before it");
+        assert_eq!(seen(&[total, segment(60)]), ["key-limit=161", "segment-limit=60"]);
+        assert_eq!(seen(&[segment(255)]), ["segment-limit=255"]);
     }
 }

@@ -21,10 +21,13 @@ pub fn page(reports: &[Report]) -> String {
     };
     let title = escaped(&title);
     let mut body = format!("<h1>{title}</h1>\n");
-    for column in &matrix.columns {
-        body += &about(&column.title, column.report);
-    }
-    body += &overview(&matrix);
+    let runs: String = matrix.columns.iter().map(|column| about(&column.title, column.report)).collect();
+    // Of a few the runs say it all; of many the table is what fits a screen.
+    body += &if matrix.columns.len() <= 2 {
+        runs + &overview("The provider", &matrix)
+    } else {
+        overview("The providers", &matrix) + "<h2>The runs</h2>\n" + &runs
+    };
     body += &matrix.changes.iter().map(changes).collect::<String>();
     body += &checks(&matrix);
     body += &failures(&matrix);
@@ -65,7 +68,7 @@ fn about(title: &str, report: &Report) -> String {
 }
 
 /// Conditions, limits and numbers, vendor by vendor.
-fn overview(matrix: &Matrix<'_>) -> String {
+fn overview(heading: &str, matrix: &Matrix<'_>) -> String {
     let mut rows = String::new();
     let mut row = |name: &str, value: &dyn Fn(&Report) -> (String, &'static str)| {
         rows += &format!("<tr><th scope=\"row\">{}</th>", escaped(name));
@@ -103,7 +106,7 @@ fn overview(matrix: &Matrix<'_>) -> String {
     for name in &matrix.measured {
         row(name, &|report| (report.measured.get(*name).map_or("-".to_owned(), u64::to_string), ""));
     }
-    table("The provider", matrix, &rows, "")
+    table(heading, matrix, &rows, "")
 }
 
 fn class_colour(class: Class) -> &'static str {
@@ -120,8 +123,9 @@ fn table(heading: &str, matrix: &Matrix<'_>, rows: &str, class: &str) -> String 
         .iter()
         .map(|column| format!("<th scope=\"col\">{}</th>", escaped(&column.title)))
         .collect();
+    let many = if matrix.columns.len() > 6 { " many" } else { "" };
     format!(
-        "<h2>{heading}</h2>\n<div class=\"wide{class}\"><table>\n<thead><tr><th></th>{titles}</tr></thead>\n\
+        "<h2>{heading}</h2>\n<div class=\"wide{class}{many}\"><table>\n<thead><tr><th></th>{titles}</tr></thead>\n\
          <tbody>\n{rows}</tbody></table></div>\n"
     )
 }

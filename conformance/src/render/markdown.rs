@@ -3,7 +3,7 @@
 use crate::matrix::{Matrix, word};
 use crate::render::curl;
 use crate::report::{Entry, Outcome, Report};
-use assay_checks::Check;
+use assay_checks::{Check, Class};
 
 /// The checks as a Markdown table: id, severity, what it proves, source.
 pub fn checks(checks: &[&Check]) -> String {
@@ -98,13 +98,14 @@ pub fn matrix(matrix: &Matrix<'_>) -> String {
     let mut out = format!("| |{titles}\n| --- |{rule}\n");
     let mut row = |name: &str, value: &dyn Fn(&Report) -> String| {
         let cells: String =
-            matrix.columns.iter().map(|column| format!(" {} |", cell(&value(column.report)))).collect();
+            matrix.columns.iter().map(|column| format!(" {} |", value(column.report))).collect();
         out += &format!("| {} |{cells}\n", cell(name));
     };
     row("verdict", &|report| report.verdict.word().to_owned());
-    row("date", &|report| report.head.date().to_owned());
+    row("date", &|report| cell(report.head.date()));
     for condition in &matrix.conditions {
         row(&condition.to_string(), &|report| match report.conditions.get(condition) {
+            Some(class @ (Class::Races | Class::Ignores)) => format!("**{class}**"),
             Some(class) => class.to_string(),
             None => "-".to_owned(),
         });
