@@ -13,11 +13,14 @@ pub mod error;
 pub mod events;
 pub mod format;
 pub mod local;
+pub mod matrix;
 pub mod metrics;
 pub mod model;
 pub mod plan;
 pub mod point;
 pub mod probe;
 pub mod run;
+#[cfg(test)]
+mod s3_server_it;
 pub mod sink;
 pub mod store;

@@ -1,0 +1,159 @@
+//! A writer in a process of its own, so that it can be killed and frozen.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::data::{self, EXTENSION};
+use super::ground::{PIPELINE, REQUEST_TIMEOUT_MS};
+use super::{Checked, Failure};
+use crate::env::{Clock, Env, Ids};
+use crate::error::SinkError;
+use crate::model::key::PipelineRoot;
+use crate::sink::{Settings, Sink};
+use crate::store::{Access, Addressing, S3Settings, S3Store};
+
+/// What each line of a writer begins with; whoever starts it may print lines of its own.
+const MARK: &str = "writer: ";
+
+/// Longest that a writer may be silent.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// What a writer is to do. It carries a secret, so it is neither shown nor logged.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) endpoint: String,
+    pub(super) bucket: String,
+    pub(super) region: String,
+    pub(super) access_key: String,
+    pub(super) secret_key: String,
+    pub(super) prefix: String,
+    pub(super) checkpoint: PathBuf,
+    pub(super) seed: u64,
+    pub(super) upto: u64,
+}
+
+/// Carries out the order in `text` (the standard input of a process that a [`super::WriterCommand`] starts),
+/// and gives the exit code of the process.
+pub async fn run(text: &str, clock: Arc<dyn Clock>) -> u8 {
+    let order: Order = match serde_json::from_str(text) {
+        Ok(order) => order,
+        Err(error) => {
+            eprintln!("a writer is started by the live matrix, with its order on standard input: {error}");
+            return 2;
+        }
+    };
+    match write(order, clock).await {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("{error}");
+            error.exit_code()
+        }
+    }
+}
+
+async fn write(order: Order, clock: Arc<dyn Clock>) -> Result<(), SinkError> {
+    let internal = |error: &dyn std::fmt::Display| SinkError::Internal(error.to_string());
+    let settings = S3Settings {
+        addressing: Addressing::Path,
+        request_timeout_ms: REQUEST_TIMEOUT_MS,
+        ..S3Settings::new(Some(order.endpoint), order.region, order.bucket)
+    };
+    let access = Access::keys(&order.access_key, &order.secret_key, None);
+    let store = S3Store::new(&settings, &access).map_err(|error| internal(&error))?;
+    let env = Env { store: Arc::new(store), clock, ids: Arc::new(Ids::seeded(order.seed)) };
+    let root = PipelineRoot::new(&order.prefix, PIPELINE, EXTENSION)?;
+    let settings = Settings {
+        checkpoint: Some(order.checkpoint),
+        ..Settings::new(root, PIPELINE, &order.prefix, "a writer of the matrix")
+    };
+    let sink = Sink::start(env, settings).await?;
+    let resume = data::number(sink.resume().as_ref()).map_err(|error| internal(&error))?;
+    say("started");
+    for n in resume + 1..=order.upto {
+        let batch = data::batch(n).map_err(|error| internal(&error))?;
+        let mut ticket = sink.submit(batch).await?;
+        while let Err(error) = ticket.acknowledged().await {
+            if !matches!(error, SinkError::Backpressure { .. }) {
+                return Err(error);
+            }
+        }
+        say(&format!("acked {n}"));
+    }
+    sink.close().await
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // Whoever started this writer may be gone; it goes on.
+    let _ = writeln!(out, "{MARK}{line}").and_then(|()| out.flush());
+}
+
+/// A running writer process, as its scenario sees it.
+pub(super) struct Writer {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Writer {
+    pub(super) fn new(mut child: Child) -> Checked<Self> {
+        let out = child.stdout.take().ok_or_else(|| Failure("the writer has no output".to_owned()))?;
+        Ok(Self { child, lines: BufReader::new(out).lines() })
+    }
+
+    /// Reads on until the writer says `line`.
+    pub(super) async fn says(&mut self, line: &str) -> Checked {
+        let reading = async {
+            while let Some(said) = self.lines.next_line().await? {
+                if said.split_once(MARK).is_some_and(|(_, said)| said == line) {
+                    return Ok(());
+                }
+            }
+            Err(Failure(format!("the writer ended before it said {line:?}")))
+        };
+        match tokio::time::timeout(SILENCE, reading).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(failure)) => Err(self.complain(failure).await),
+            Err(_) => Err(Failure(format!("the writer did not say {line:?} within {SILENCE:?}"))),
+        }
+    }
+
+    async fn complain(&mut self, failure: Failure) -> Failure {
+        let mut text = String::new();
+        if let Some(mut errors) = self.child.stderr.take() {
+            // What can't be read is not there to be told.
+            let _ = errors.read_to_string(&mut text).await;
+        }
+        Failure(format!("{failure}; its errors: {}", text.trim()))
+    }
+
+    /// Kills it as `kill -9` does.
+    pub(super) async fn kill(mut self) -> Checked {
+        self.child.kill().await?;
+        Ok(())
+    }
+
+    /// Sends `STOP` or `CONT`.
+    pub(super) async fn signal(&self, name: &str) -> Checked {
+        let id = self.child.id().ok_or_else(|| Failure("the writer has ended".to_owned()))?;
+        let status = Command::new("kill").arg(format!("-{name}")).arg(id.to_string()).status().await?;
+        super::equal("kill's status", status.code(), Some(0))
+    }
+
+    /// Waits until it ends, and gives its exit code and what it said last.
+    pub(super) async fn ended(mut self) -> Checked<i32> {
+        let waiting = async {
+            while self.lines.next_line().await?.is_some() {}
+            Ok::<_, Failure>(self.child.wait().await?.code())
+        };
+        match tokio::time::timeout(SILENCE, waiting).await {
+            Ok(code) => code?.ok_or_else(|| Failure("the writer ended by a signal".to_owned())),
+            Err(_) => Err(Failure(format!("the writer did not end within {SILENCE:?}"))),
+        }
+    }
+}

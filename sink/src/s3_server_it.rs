@@ -1,0 +1,268 @@
+//! The live matrix (operations guide, "Rollout"):
+//! `cargo test -p sinks --lib -- --include-ignored --test-threads=1 s3_server_it`.
+//!
+//! With all of `DELTAFORGE_IT_S3_{ENDPOINT,BUCKET,ACCESS_KEY,SECRET_KEY}` it runs against that provider, behind
+//! the embedded server as a proxy that can misbehave; with none, on the embedded server itself, or with
+//! `ASSAY_IT_DATA` set to a directory, on its disk store there. A partial set is refused.
+
+use std::sync::{Arc, LazyLock};
+
+use assay_server::blocking;
+use assay_server::{Server, Upstream};
+
+use crate::env::Clock;
+use crate::matrix::{self, Deviant, Ending, Rig, WriterCommand};
+
+const REQUIRED: [&str; 4] = [
+    "DELTAFORGE_IT_S3_ENDPOINT",
+    "DELTAFORGE_IT_S3_BUCKET",
+    "DELTAFORGE_IT_S3_ACCESS_KEY",
+    "DELTAFORGE_IT_S3_SECRET_KEY",
+];
+
+const REGION: &str = "DELTAFORGE_IT_S3_REGION";
+
+/// Says to a copy of this program that it is a writer.
+const WRITER: &str = "ASSAY_IT_WRITER";
+
+/// Where scenarios run.
+#[derive(Debug, PartialEq, Eq)]
+enum Target {
+    Embedded,
+    Provider { endpoint: String, bucket: String, access_key: String, secret_key: String, region: String },
+}
+
+fn target(variable: impl Fn(&str) -> Option<String>) -> Result<Target, String> {
+    let value = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let missing: Vec<_> = REQUIRED.into_iter().filter(|name| value(name).is_none()).collect();
+    match (REQUIRED.map(value), value(REGION)) {
+        ([Some(endpoint), Some(bucket), Some(access_key), Some(secret_key)], region) => {
+            let region = region.unwrap_or_else(|| "us-east-1".to_owned());
+            Ok(Target::Provider { endpoint, bucket, access_key, secret_key, region })
+        }
+        ([None, None, None, None], None) => Ok(Target::Embedded),
+        _ => Err(format!(
+            "{} not set: set all four to run against a provider, or none of {} to run against the embedded server",
+            missing.join(", "),
+            [REQUIRED.as_slice(), &[REGION]].concat().join(", ")
+        )),
+    }
+}
+
+#[derive(Debug)]
+struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the live matrix is the harness, which owns the clock")]
+    fn now_ms(&self) -> u64 {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The server that all scenarios of this process share, and the bucket behind it.
+struct Live {
+    server: blocking::Server,
+    bucket: String,
+    own_store: bool,
+}
+
+static LIVE: LazyLock<Result<Live, String>> = LazyLock::new(|| {
+    let builder = Server::builder();
+    let (builder, bucket, own_store) = match target(|name| std::env::var(name).ok())? {
+        Target::Embedded => {
+            let builder = builder.bucket("deltaforge-it");
+            let builder = match std::env::var_os("ASSAY_IT_DATA") {
+                Some(directory) => builder.data(directory),
+                None => builder,
+            };
+            (builder, "deltaforge-it".to_owned(), true)
+        }
+        Target::Provider { endpoint, bucket, access_key, secret_key, region } => {
+            let upstream = Upstream::new(endpoint, access_key, secret_key).region(region);
+            (builder.upstream(upstream), bucket, false)
+        }
+    };
+    let server = blocking::start(builder).map_err(|error| error.to_string())?;
+    Ok(Live { server, bucket, own_store })
+});
+
+fn rig() -> Rig {
+    let live = LIVE.as_ref().unwrap_or_else(|why| panic!("{why}"));
+    let now = SystemClock.now_ms();
+    Rig {
+        endpoint: live.server.endpoint().to_owned(),
+        bucket: live.bucket.clone(),
+        region: live.server.region().to_owned(),
+        access_key: live.server.access_key().to_owned(),
+        secret_key: live.server.secret_key().to_owned(),
+        own_store: live.own_store,
+        deviant: Arc::new(|deviation| Box::pin(deviant(deviation.to_owned()))),
+        writer: WriterCommand {
+            program: std::env::current_exe().expect("this program's path"),
+            arguments: ["--exact", "s3_server_it::writer", "--include-ignored", "--nocapture"]
+                .map(str::to_owned)
+                .to_vec(),
+            environment: vec![(WRITER.to_owned(), "1".to_owned())],
+        },
+        seed: now ^ (u64::from(std::process::id()) << 40),
+        clock: Arc::new(SystemClock),
+    }
+}
+
+async fn deviant(deviation: String) -> Result<Deviant, String> {
+    let builder = Server::builder().bucket("deviant");
+    let builder = match deviation.as_str() {
+        "" => builder,
+        name => builder.deviation(name.parse().map_err(|error| format!("{name}: {error}"))?),
+    };
+    let server = builder.start().await.map_err(|error| error.to_string())?;
+    Ok(Deviant {
+        endpoint: server.endpoint().to_owned(),
+        bucket: "deviant".to_owned(),
+        region: server.region().to_owned(),
+        access_key: server.access_key().to_owned(),
+        secret_key: server.secret_key().to_owned(),
+        guard: Box::new(server),
+    })
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+#[track_caller]
+fn run(name: &str) {
+    let scenario =
+        matrix::scenarios().find(|scenario| scenario.name == name).expect("a scenario of that name");
+    let rig = rig();
+    match runtime().block_on(scenario.run(&rig)) {
+        Ending::Pass => {}
+        Ending::Fail(failure) => {
+            panic!("{} {}: {failure} (seed {:#x})", scenario.id, scenario.proves, rig.seed)
+        }
+        Ending::Skip(need) => println!("{} {name}: skipped, it needs {need}", scenario.id),
+    }
+}
+
+macro_rules! live {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            #[ignore = "live: run by the command of the operations guide"]
+            fn $name() {
+                run(stringify!($name));
+            }
+        )*
+
+        #[test]
+        fn every_scenario_has_its_test() {
+            let tests = [$(stringify!($name)),*];
+            let scenarios: Vec<_> = matrix::scenarios().map(|scenario| scenario.name).collect();
+            assert_eq!(scenarios, tests);
+        }
+    };
+}
+
+live! {
+    a_sound_store_passes_the_probe
+    a_probe_leaves_nothing_on_any_way_out
+    a_probe_comes_before_head
+    two_probes_at_once_do_not_disturb_each_other
+    silence_is_inconclusive_and_refuses
+    conditions_ignored_are_refused
+    conditions_ignored_on_absent_keys_are_refused
+    conditions_ignored_on_existing_keys_are_refused
+    creates_ignored_are_refused
+    swaps_ignored_are_refused
+    conditions_ignored_by_size_are_refused
+    conditions_ignored_at_first_are_refused
+    conditions_refused_are_refused
+    creates_that_race_are_refused
+    swaps_that_race_are_refused
+    refusals_that_apply_are_refused
+    answers_that_do_not_apply_are_refused
+    weak_etags_are_refused
+    changing_etags_are_refused
+    stale_reads_are_refused
+    lists_without_the_newest_key_are_refused
+    keys_that_do_not_fit_are_refused
+    an_empty_bucket_becomes_a_stream
+    a_restart_finds_what_was_acknowledged
+    another_spelling_of_a_position_is_the_same_batch
+    names_that_do_not_fit_are_refused
+    a_position_that_is_not_ahead_stops_the_sink
+    batches_that_wait_share_one_swap
+    a_lost_answer_to_a_data_write_adds_nothing
+    a_lost_answer_to_an_entry_adds_nothing
+    a_lost_answer_to_a_swap_is_found_in_head
+    an_applied_swap_answered_500_is_found_in_head
+    a_swap_that_lands_late_commits_once
+    a_conflict_on_data_is_asked_again
+    a_conflict_on_an_entry_is_asked_again
+    a_conflict_on_a_swap_is_asked_again
+    a_throttled_swap_is_asked_again
+    an_unanswered_swap_is_resolved_before_anything_else
+    an_outage_is_waited_out
+    a_kill_before_any_data_write
+    a_kill_among_data_writes
+    a_kill_before_the_entry
+    a_kill_after_the_entry
+    a_kill_before_the_swap
+    a_kill_after_the_swap
+    a_kill_after_the_acknowledgement
+    a_frozen_writer_wakes_up_fenced
+    an_object_under_another_position_is_never_accepted
+    other_bytes_at_a_content_hash_stop_the_sink
+    a_missing_object_blocks_acquisition
+    a_deleted_head_is_never_recreated
+    a_corrupted_head_is_refused
+    fields_of_a_newer_minor_version_survive
+    both_key_layouts_are_readable
+    an_idle_writer_is_fenced_by_the_next
+    writes_in_flight_of_a_fenced_writer_are_orphans
+    a_swap_delayed_across_a_takeover_is_refused
+    three_writers_race_for_one_stream
+    a_lost_answer_to_an_acquisition_acquires_once
+    a_fenced_writer_stays_fenced
+    a_lost_update_is_an_alarm
+    wm2_keys_fit_a_store_of_files_and_legacy_keys_do_not
+}
+
+/// A copy of this program that scenarios start; by itself it shows that an order is needed.
+#[test]
+#[ignore = "live: started by scenarios"]
+fn writer() {
+    let text = match std::env::var_os(WRITER) {
+        Some(_) => std::io::read_to_string(std::io::stdin()).expect("an order on standard input"),
+        None => String::new(),
+    };
+    let code = runtime().block_on(matrix::writer::run(&text, Arc::new(SystemClock)));
+    if std::env::var_os(WRITER).is_some() {
+        std::process::exit(code.into());
+    }
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn the_environment_names_a_provider_or_nothing() {
+    let with = |set: &[(&str, &str)]| {
+        let found = |name: &str| {
+            set.iter()
+                .find(|(short, _)| name.ends_with(&format!("_S3_{short}")))
+                .map(|(_, value)| (*value).to_owned())
+        };
+        target(found)
+    };
+    let four = [("ENDPOINT", "http://h:1"), ("BUCKET", "b"), ("ACCESS_KEY", "a"), ("SECRET_KEY", "s")];
+    assert_eq!(with(&[]), Ok(Target::Embedded));
+    assert_eq!(with(&four.map(|(name, _)| (name, ""))), Ok(Target::Embedded));
+    assert!(matches!(with(&four), Ok(Target::Provider { region, .. }) if region == "us-east-1"));
+    for (left_out, name) in REQUIRED.iter().enumerate() {
+        let partial: Vec<_> = (0..4).filter(|n| *n != left_out).map(|n| four[n]).collect();
+        let why = with(&partial).unwrap_err();
+        assert!(why.starts_with(&format!("{name} not set")), "{why}");
+        assert!(!why.contains("http://h:1"), "{why}");
+    }
+    assert!(with(&[("REGION", "eu-west-1")]).is_err());
+}
