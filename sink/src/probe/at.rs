@@ -105,7 +105,9 @@ impl At<'_> {
     /// Such bytes, so many of them.
     pub(super) fn body_of(&self, size: usize) -> Bytes {
         let line = format!("probe {}\n", self.env.ids.nonce());
-        Bytes::from(line.bytes().cycle().take(size).collect::<Vec<_>>())
+        let mut bytes = line.repeat(size / line.len() + 1).into_bytes();
+        bytes.truncate(size);
+        Bytes::from(bytes)
     }
 
     /// One write, again for as long as the store calls it contended.

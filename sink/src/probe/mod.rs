@@ -105,7 +105,7 @@ impl Probe<'_> {
     /// error and stop alike. If the process dies, or this future is dropped, a probe of an hour later removes it.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Report {
         let began = Instant::now();
-        let parent = format!("{}/_manifest/probe/", self.root.as_str());
+        let parent = self.root.probe();
         let directory = format!("{parent}{}/", self.env.ids.nonce());
         let ledger = Arc::new(Ledger::default());
         let main = Counted { store: self.env.store.clone(), ledger: ledger.clone() };

@@ -4,6 +4,7 @@
 mod leftovers;
 mod page;
 mod tricksters;
+mod twisted;
 
 use std::sync::Arc;
 
