@@ -45,5 +45,9 @@ async fn thirty_milliseconds_a_request_are_waited_for_together() {
     assert!(entries.iter().all(|entry| entry.outcome == Outcome::Pass), "{entries:#?}");
     let one_by_one: u64 = entries.iter().map(|entry| entry.duration_ms).sum();
     let latency: u64 = entries.iter().map(|entry| entry.requests * 30).sum();
-    assert!(one_by_one >= latency && took * 2 < latency, "{took} ms for {latency} ms of latency");
+    // Against the checks' own times and not the latency alone: a busy machine slows both sides.
+    assert!(
+        one_by_one >= latency && took * 3 < one_by_one,
+        "{took} ms for checks of {one_by_one} ms, {latency} ms of it latency"
+    );
 }
