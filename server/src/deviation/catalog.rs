@@ -87,7 +87,7 @@ macro_rules! deviations {
 }
 
 /// A window in which even sequential-looking clients on loopback overlap.
-const WINDOW: Window = Window { ms: 20, at: Moment::Head };
+const WINDOW: Window = Window { us: 20_000, at: Moment::Head };
 
 deviations! {
     "conditions ignored" {

@@ -180,8 +180,11 @@ mod tests {
     fn values() {
         let limit = Limit { bytes: 255, code: crate::error::Code::XMinioInvalidObjectName };
         check("segment-limit=255:XMinioInvalidObjectName", Ok(Deviation::SegmentLimit(limit)));
-        let window = Window { ms: 7, at: Moment::Body };
+        let window = Window { us: 7_000, at: Moment::Body };
         check("race-create-put=7:body", Ok(Deviation::RaceCreatePut(window)));
+        let window = Window { us: 100, at: Moment::Head };
+        check("race-create-put=100us", Ok(Deviation::RaceCreatePut(window)));
+        assert_eq!(Deviation::RaceCreatePut(window).to_string(), "race-create-put=100us:head");
         check("list-lag=50", Ok(Deviation::ListLag(50)));
         check(
             "ignore-nothing",

@@ -69,11 +69,12 @@ pub enum Moment {
     Body,
 }
 
-/// The time between the look at a condition and the write, which then looks no more; as text `20:head`.
+/// The time between the look at a condition and the write, which then looks no more; as text `20:head`, or below a
+/// millisecond `100us:head`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Milliseconds between look and write.
-    pub ms: u64,
+    /// Microseconds between look and write.
+    pub us: u64,
     /// When the look is.
     pub at: Moment,
 }
@@ -87,7 +88,11 @@ impl Value for Window {
                 return Err(format!("{other:?} is no moment: give head or body after the milliseconds"));
             }
         };
-        Ok(Self { ms: number(ms)?, at })
+        let us = match ms.strip_suffix("us") {
+            Some(us) => number(us)?,
+            None => number::<u64>(ms)?.checked_mul(1000).ok_or_else(|| format!("{ms:?} ms is too long"))?,
+        };
+        Ok(Self { us, at })
     }
 
     fn show(&self) -> String {
@@ -95,6 +100,9 @@ impl Value for Window {
             Moment::Head => "head",
             Moment::Body => "body",
         };
-        format!("{}:{at}", self.ms)
+        match self.us % 1000 {
+            0 => format!("{}:{at}", self.us / 1000),
+            _ => format!("{}us:{at}", self.us),
+        }
     }
 }
