@@ -203,10 +203,7 @@ impl Sink {
     ) -> Result<Self, SinkError> {
         let probe = Probe { env: &env, clients, root: &settings.root, settings: probe };
         let report = probe.run(std::future::pending()).await;
-        for line in &report.lines {
-            let passed = i64::from(matches!(line.found, Found::Pass));
-            settings.metrics.probe_result.with_label_values(&[&line.name]).set(passed);
-        }
+        report.count(&settings.metrics);
         match &report.verdict {
             Verdict::Ready => Self::start(env, settings).await,
             Verdict::Refused(checks) => Err(SinkError::ProbeRefused(of_checks(&report, checks))),

@@ -3,9 +3,8 @@
 use bytes::Bytes;
 
 use super::Failure;
-use crate::model::ids::Digest;
-use crate::model::ids::push_length_prefixed;
-use crate::model::position::{Lineage, Position, PositionType};
+use crate::model::ids::{Digest, push_length_prefixed};
+use crate::model::position::{Lineage, Point, Position, PositionType};
 use crate::sink::{Batch, EncodedObject};
 
 /// The namespace of all tables.
@@ -29,17 +28,11 @@ pub(super) fn position(n: u64) -> Result<Position, Failure> {
 
 /// Which batch a position is that of; 0 if there is none.
 pub(super) fn number(position: Option<&Position>) -> Result<u64, Failure> {
-    for n in 0.. {
-        match position {
-            Some(found) if n > 0 && *found == self::position(n)? => return Ok(n),
-            Some(_) if n < 100_000 => {}
-            Some(found) => {
-                return Err(Failure(format!("{} is no position of a batch", found.canonical_text())));
-            }
-            None => break,
-        }
+    let Some(found) = position else { return Ok(0) };
+    match &found.point {
+        Point::PgLsn(lsn) if *found == self::position(lsn.0 / STRIDE)? => Ok(lsn.0 / STRIDE),
+        _ => Err(Failure(format!("{} is no position of a batch", found.canonical_text()))),
     }
-    Ok(0)
 }
 
 /// Rows of batch `n` in one table, in order.

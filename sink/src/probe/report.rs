@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use serde::{Deserialize, Serialize};
 
 use super::catalog::CHECKS;
+use crate::metrics::Metrics;
 
 /// Columns of a terminal that every table fits.
 const COLUMNS: usize = 80;
@@ -120,6 +121,14 @@ impl Verdict {
 }
 
 impl Report {
+    /// Sets the metric of each check, by its number: 1 where it passed or is only recorded, else 0.
+    pub fn count(&self, metrics: &Metrics) {
+        for Line { check, found, .. } in &self.lines {
+            let passed = matches!(found, Found::Pass | Found::Recorded { .. });
+            metrics.probe_result.with_label_values(&[&check.to_string()]).set(i64::from(passed));
+        }
+    }
+
     /// 0 ready, 1 refused, 3 not proven, 130 interrupted.
     #[must_use]
     pub fn exit_code(&self) -> u8 {

@@ -1,8 +1,7 @@
 //! `assay-sink probe`: everything that durable mode needs of the provider, as a table; and before each run.
 
 use clap::Args;
-use sinks::metrics::Metrics;
-use sinks::probe::{Found, ProbeSettings, Report, S3Clients};
+use sinks::probe::{ProbeSettings, Report, S3Clients};
 
 use crate::open::{Opened, Pipeline};
 use crate::stop::Stop;
@@ -51,12 +50,4 @@ pub(crate) async fn probe(opened: &Opened, also: &[String], stop: &mut Stop) -> 
             stop.asked(1).await;
         })
         .await)
-}
-
-/// Exports which checks passed.
-pub(crate) fn count(report: &Report, metrics: &Metrics) {
-    for line in &report.lines {
-        let passed = matches!(line.found, Found::Pass | Found::Recorded { .. });
-        metrics.probe_result.with_label_values(&[&line.check.to_string()]).set(i64::from(passed));
-    }
 }

@@ -25,7 +25,7 @@ use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
 use crate::input::{Input, lines};
 use crate::open::{Opened, Pipeline};
-use crate::probe::{count, probe};
+use crate::probe::probe;
 use crate::stop::Stop;
 use crate::{DONE, Failure, INTERRUPTED, OWN_FAULT, UNAVAILABLE, USAGE};
 
@@ -85,7 +85,7 @@ impl Run {
         let endpoint = listen(&opened.config, &metrics, &watched).await?;
         // Before anything else is asked of the bucket, on every start.
         let report = probe(&opened, &[], &mut stop).await?;
-        count(&report, &metrics);
+        report.count(&metrics);
         if report.exit_code() != DONE {
             eprint!("{report}");
             let code = report.exit_code();
