@@ -23,4 +23,5 @@ pub mod run;
 #[cfg(test)]
 mod s3_server_it;
 pub mod sink;
+pub mod stop;
 pub mod store;

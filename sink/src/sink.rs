@@ -30,9 +30,11 @@ use crate::run::publish::{self, PlannedBatch, PlannedObject, Publisher};
 use crate::run::recover::{Content, Depth};
 use crate::run::start::{Session, Start};
 
+mod keeper;
 mod status;
 mod task;
 
+pub use keeper::Keeper;
 use status::Shared;
 pub use status::Status;
 use task::{Committer, Item, Upload};
@@ -187,6 +189,7 @@ pub struct Sink {
     queue: mpsc::Sender<Item>,
     permits: Arc<Semaphore>,
     shared: Arc<Shared>,
+    keeper: Keeper,
     task: JoinHandle<()>,
 }
 
@@ -285,11 +288,36 @@ impl Sink {
             local,
         };
         let (queue, items) = mpsc::channel(settings.queue_batches.max(1));
-        let committer = Committer::new(publisher, items, Arc::clone(&shared), &settings);
+        let (changes, requests) = mpsc::channel(1);
+        let head = &publisher.view.head;
+        let keeper = Keeper {
+            env: env.clone(),
+            root: settings.root.clone(),
+            metrics: settings.metrics.clone(),
+            writer_id: head.owner.writer_id,
+            epoch: head.epoch,
+            patience_ms: settings.send_timeout_ms,
+            changes,
+            shared: Arc::clone(&shared),
+            turn: Arc::default(),
+        };
+        let committer = Committer::new(publisher, items, requests, Arc::clone(&shared), &settings);
         let task = tokio::spawn(committer.run());
         let permits = Arc::new(Semaphore::new(settings.parallel_puts.max(1)));
         let (resume, acceptor) = (recovered.position, Mutex::new(acceptor));
-        Self { env, settings, stream_id, resume, reconciled: steps, acceptor, queue, permits, shared, task }
+        Self {
+            env,
+            settings,
+            stream_id,
+            resume,
+            reconciled: steps,
+            acceptor,
+            queue,
+            permits,
+            shared,
+            keeper,
+            task,
+        }
     }
 
     /// Where the source resumes: the position of the last committed entry when the sink started.
@@ -302,6 +330,12 @@ impl Sink {
     #[must_use]
     pub fn reconciled(&self) -> &[Step] {
         &self.reconciled
+    }
+
+    /// What actors of the background work with, until the sink is closed or stops.
+    #[must_use]
+    pub fn keeper(&self) -> Keeper {
+        self.keeper.clone()
     }
 
     /// Takes a batch into the queue, and begins to write its objects. Waits while the queue is full: that is

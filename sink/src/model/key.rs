@@ -184,6 +184,31 @@ impl PipelineRoot {
         format!("{self}/_manifest/rollups/{generation:010}-{end_seq:020}-{content}.rollup")
     }
 
+    /// One mark of entries, whose frame has the SHA-256 `content`.
+    #[must_use]
+    pub fn mark(&self, generation: u64, from: u64, to: u64, content: Digest) -> String {
+        format!("{self}/_manifest/marks/{generation:010}-{from:020}-{to:020}-{content}.mark")
+    }
+
+    /// What every mark begins with.
+    #[must_use]
+    pub fn marks(&self) -> String {
+        format!("{self}/_manifest/marks/")
+    }
+
+    /// One compaction record, whose frame has the SHA-256 `content`.
+    #[must_use]
+    pub fn compaction(&self, ordinal: u64, content: Digest) -> String {
+        format!("{self}/_manifest/compactions/{ordinal:020}-{content}.comp")
+    }
+
+    /// What compaction wrote of the table with the segment `table`: `content` is the SHA-256 of the stored
+    /// bytes, `extension` without its dot.
+    #[must_use]
+    pub fn compacted(&self, table: &str, content: Digest, extension: &str) -> String {
+        format!("{self}/{table}/compacted/{content}.{extension}")
+    }
+
     /// One table's data of one batch: `watermark` is the digest of its position, `content` the SHA-256 of the
     /// stored bytes, `extension` without its dot.
     #[must_use]

@@ -2,12 +2,14 @@
 
 pub mod chain;
 pub mod checkpoint;
+pub mod compaction;
 pub mod entry;
 pub mod frame;
 pub mod head;
 pub mod ids;
 pub mod json;
 pub mod key;
+pub mod mark;
 pub mod position;
 pub mod rollup;
 pub mod view;

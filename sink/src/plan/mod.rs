@@ -1,6 +1,7 @@
 //! Verbs of the protocol, thought and not done: what was seen goes in, what to write comes out.
 
 pub mod accept;
+pub mod change;
 pub mod commit;
 pub mod ownership;
 pub mod reconcile;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use prometheus::Histogram;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -14,10 +15,12 @@ use crate::metrics::Metrics;
 use crate::model::checkpoint::{Acked, Checkpoint, Mode};
 use crate::model::entry::{ObjectRecord, batch_digest};
 use crate::model::frame::Kind;
+use crate::model::head::Head;
 use crate::model::ids::{Digest, StreamId};
 use crate::model::key::PipelineRoot;
 use crate::model::position::PositionRecord;
 use crate::model::view::View;
+use crate::plan::change::{self, Change};
 use crate::plan::commit::{self, Commit, Draft};
 use crate::point::{self, Point};
 use crate::run::create::{self, Created};
@@ -25,6 +28,7 @@ use crate::run::parallel::in_parallel;
 use crate::run::patience::Patience;
 use crate::run::read;
 use crate::run::swap::{Swap, Swapped, metadata};
+use crate::stop::Stopped;
 
 /// An object that is about to be written.
 #[derive(Clone, Debug)]
@@ -156,6 +160,33 @@ impl Publisher {
         Ok(())
     }
 
+    /// Changes HEAD without committing an entry. The outer error ends the sink, the inner one only whoever asked.
+    ///
+    /// # Errors
+    /// Those of [`Publisher::commit`].
+    pub async fn change(
+        &mut self,
+        change: &Change,
+        patience: &Patience,
+    ) -> Result<Result<View, Stopped>, SinkError> {
+        let (nonce, now_ms) = (self.env.ids.nonce(), self.env.clock.now_ms());
+        let next = match change::change(&self.view.head, change, nonce, now_ms) {
+            Ok(next) => next,
+            Err(stopped) => return Ok(Err(stopped)),
+        };
+        self.swap_to(&next, patience).await?;
+        Ok(Ok(self.view.clone()))
+    }
+
+    async fn swap_to(&mut self, next: &Head, patience: &Patience) -> Result<(), SinkError> {
+        let swap = Swap { env: &self.env, root: &self.root, metrics: &self.metrics, base: &self.view, next };
+        match swap.apply(patience.renewed()).await? {
+            Swapped::Applied(view) => self.view = view,
+            Swapped::Conflict(view) => return Err(Alarm::UnknownWrite { rev: view.head.rev }.into()),
+        }
+        Ok(())
+    }
+
     /// Entries name each other by hash and are reached by the last alone, so their order does not matter.
     async fn write_entries(&self, commit: &Commit, patience: &Patience) -> Result<(), SinkError> {
         let stage = Stage::begin(&self.metrics, "entry");
@@ -171,17 +202,7 @@ impl Publisher {
 
     async fn swap(&mut self, commit: &Commit, patience: &Patience) -> Result<(), SinkError> {
         let stage = Stage::begin(&self.metrics, "cas");
-        let swap = Swap {
-            env: &self.env,
-            root: &self.root,
-            metrics: &self.metrics,
-            base: &self.view,
-            next: &commit.head,
-        };
-        match swap.apply(patience.renewed()).await? {
-            Swapped::Applied(view) => self.view = view,
-            Swapped::Conflict(view) => return Err(Alarm::UnknownWrite { rev: view.head.rev }.into()),
-        }
+        self.swap_to(&commit.head, patience).await?;
         stage.end();
         for entry in &commit.entries {
             let record = &entry.entry.position;
@@ -231,19 +252,17 @@ pub fn acknowledged(before: &Checkpoint, position: PositionRecord, seq: u64) -> 
 }
 
 /// A part of a publish, timed.
-struct Stage<'a> {
-    metrics: &'a Metrics,
-    name: &'static str,
+struct Stage {
+    seconds: Histogram,
     begun: Instant,
 }
 
-impl<'a> Stage<'a> {
-    fn begin(metrics: &'a Metrics, name: &'static str) -> Self {
-        Self { metrics, name, begun: Instant::now() }
+impl Stage {
+    fn begin(metrics: &Metrics, name: &'static str) -> Self {
+        Self { seconds: metrics.stage_seconds(name), begun: Instant::now() }
     }
 
     fn end(self) {
-        let seconds = self.begun.elapsed().as_secs_f64();
-        self.metrics.publish_seconds.with_label_values(&[self.name]).observe(seconds);
+        self.seconds.observe(self.begun.elapsed().as_secs_f64());
     }
 }

@@ -56,12 +56,27 @@ pub async fn meta(env: &Env, key: &str, mut patience: Patience) -> Result<Option
 /// # Errors
 /// No answer, a refusal, or an object that is no HEAD however often it is read.
 pub async fn view(env: &Env, root: &PipelineRoot, patience: &Patience) -> Result<Option<View>, SinkError> {
+    Ok(dated_view(env, root, patience).await?.map(|(view, _)| view))
+}
+
+/// The same, with the store's time in milliseconds since 1970, if the answer told it.
+///
+/// # Errors
+/// Those of [`view`].
+pub async fn dated_view(
+    env: &Env,
+    root: &PipelineRoot,
+    patience: &Patience,
+) -> Result<Option<(View, Option<u64>)>, SinkError> {
     let key = root.head();
     let mut left = REREADS;
     loop {
         let Some(object) = get(env, &key, patience.renewed()).await? else { return Ok(None) };
         match Head::decode(&object.bytes) {
-            Ok(head) => return Ok(Some(View { head, etag: object.meta.etag })),
+            Ok(head) => {
+                let view = View { head, etag: object.meta.etag };
+                return Ok(Some((view, object.store_date_ms)));
+            }
             Err(error) if left == 0 => return Err(SinkError::of_frame(Kind::Head, &key, error)),
             Err(error) => tracing::warn!(key, %error, "reading HEAD again"),
         }

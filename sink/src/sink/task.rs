@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::keeper::Request;
 use super::status::Shared;
 use super::{Ack, Settings};
 use crate::error::SinkError;
@@ -59,6 +60,7 @@ struct Group {
 pub(super) struct Committer {
     publisher: Publisher,
     items: mpsc::Receiver<Item>,
+    changes: mpsc::Receiver<Request>,
     /// Taken from the queue, and not yet committed.
     next: VecDeque<Item>,
     shared: Arc<Shared>,
@@ -72,6 +74,7 @@ impl Committer {
     pub(super) fn new(
         publisher: Publisher,
         items: mpsc::Receiver<Item>,
+        changes: mpsc::Receiver<Request>,
         shared: Arc<Shared>,
         settings: &Settings,
     ) -> Self {
@@ -83,6 +86,7 @@ impl Committer {
         Self {
             publisher,
             items,
+            changes,
             next: VecDeque::new(),
             shared,
             most: settings.group_commit_max_batches.max(1),
@@ -94,23 +98,54 @@ impl Committer {
 
     /// Commits until the handle is dropped and the queue is empty, or something ends the sink.
     pub(super) async fn run(mut self) {
-        while let Some(first) = self.take().await {
+        loop {
             let mut group = Group::default();
-            let ended = match self.gather(first, &mut group).await {
-                Ok(()) => self.commit(&mut group).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = ended {
-                self.stop(group, &error);
-                return;
+            match self.turn(&mut group).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return self.stop(group, &error),
             }
         }
     }
 
-    async fn take(&mut self) -> Option<Item> {
-        match self.next.pop_front() {
-            Some(item) => Some(item),
-            None => self.items.recv().await,
+    /// One group of batches, after the changes that were asked for before it; false at the end.
+    async fn turn(&mut self, group: &mut Group) -> Result<bool, SinkError> {
+        let Some(first) = self.take().await? else { return Ok(false) };
+        self.gather(first, group).await?;
+        self.commit(group).await?;
+        Ok(true)
+    }
+
+    async fn take(&mut self) -> Result<Option<Item>, SinkError> {
+        loop {
+            // Changes first: a queue that is never empty must not keep them waiting.
+            while let Ok(request) = self.changes.try_recv() {
+                self.change(request).await?;
+            }
+            if let Some(item) = self.next.pop_front() {
+                return Ok(Some(item));
+            }
+            tokio::select! {
+                item = self.items.recv() => return Ok(item),
+                Some(request) = self.changes.recv() => self.change(request).await?,
+            }
+        }
+    }
+
+    /// Has no limit, as a commit has none: an unanswered swap is resolved before anything else is written.
+    async fn change(&mut self, request: Request) -> Result<(), SinkError> {
+        let Request { change, answer } = request;
+        match self.publisher.change(&change, &Patience::unlimited()).await {
+            Ok(outcome) => {
+                self.shared.committed(&self.publisher.view.head);
+                // Whoever asked may have given up; the change is made all the same.
+                let _ = answer.send(outcome);
+                Ok(())
+            }
+            Err(error) => {
+                let _ = answer.send(Err(error.clone().into()));
+                Err(error)
+            }
         }
     }
 

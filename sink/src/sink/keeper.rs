@@ -1,0 +1,106 @@
+//! What the actors of the background hold of a running sink: its bucket, the right to change HEAD through the
+//! one task that owns it, and the turn, since they work one after another.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, MutexGuard, mpsc, oneshot};
+
+use super::status::{Shared, Status};
+use crate::env::Env;
+use crate::error::{Alarm, SinkError};
+use crate::metrics::Metrics;
+use crate::model::head::Head;
+use crate::model::ids::WriterId;
+use crate::model::key::PipelineRoot;
+use crate::model::view::View;
+use crate::plan::change::Change;
+use crate::run::patience::Patience;
+use crate::run::read;
+use crate::stop::{StopReason, Stopped};
+
+/// A change that an actor asks for, and where its outcome is told.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) change: Change,
+    pub(super) answer: oneshot::Sender<Result<View, Stopped>>,
+}
+
+/// The owner's side of the background actors. A clone is the same.
+#[derive(Clone, Debug)]
+pub struct Keeper {
+    /// What it runs in.
+    pub env: Env,
+    /// What every key begins with.
+    pub root: PipelineRoot,
+    /// What actors count.
+    pub metrics: Metrics,
+    /// The process that owns the stream.
+    pub writer_id: WriterId,
+    /// Under which epoch.
+    pub epoch: u64,
+    /// How long each question to the store is asked, in milliseconds.
+    pub patience_ms: u64,
+    pub(super) changes: mpsc::Sender<Request>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) turn: Arc<Mutex<()>>,
+}
+
+impl Keeper {
+    /// How long one question is asked.
+    #[must_use]
+    pub fn patience(&self) -> Patience {
+        Patience::limited(self.patience_ms)
+    }
+
+    /// The operational snapshot.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// Waits until no other actor works, and keeps the others waiting until the guard is dropped.
+    pub async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// Has HEAD changed by its owner, between two commits. What comes back is HEAD with the change.
+    ///
+    /// # Errors
+    /// [`StopReason::StalePlan`] if HEAD does not allow it any more, or the sink is closed; otherwise why the
+    /// sink stopped.
+    pub async fn change(&self, change: Change) -> Result<View, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let closed = || Stopped::from(self.shared.stopped().unwrap_or(SinkError::Closed));
+        self.changes.send(Request { change, answer }).await.map_err(|_| closed())?;
+        answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// HEAD as the store has it now, still owned by this process: what must be asked before each destructive
+    /// step. With it comes the store's time in milliseconds since 1970, if it told it.
+    ///
+    /// # Errors
+    /// [`StopReason::EpochChanged`], [`StopReason::IntegrityFailure`], [`StopReason::AmbiguousResponse`].
+    pub async fn confirm(&self) -> Result<(View, Option<u64>), Stopped> {
+        if let Some(error) = self.shared.stopped() {
+            return Err(error.into());
+        }
+        let Some((view, date_ms)) = read::dated_view(&self.env, &self.root, &self.patience()).await? else {
+            return Err(SinkError::from(Alarm::HeadDeleted).into());
+        };
+        self.owns(&view.head)?;
+        Ok((view, date_ms))
+    }
+
+    fn owns(&self, head: &Head) -> Result<(), Stopped> {
+        if head.epoch == self.epoch && head.owner.writer_id == self.writer_id {
+            return Ok(());
+        }
+        Err(Stopped::new(
+            StopReason::EpochChanged,
+            format!(
+                "{} owns the stream under epoch {}, this process had epoch {}",
+                head.owner.writer_id, head.epoch, self.epoch
+            ),
+        ))
+    }
+}

@@ -1,0 +1,94 @@
+//! Why an actor of the background stopped before it was done. After a stop nothing is deleted in that run.
+
+use crate::error::SinkError;
+
+/// Why; the word is in logs, reports and the label `reason` of `deltaforge_sink_s3_gc_stopped_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StopReason {
+    /// Another process owns the stream.
+    EpochChanged,
+    /// HEAD no longer allows what was planned.
+    StalePlan,
+    /// A listing that can't be trusted.
+    ListingUncertain,
+    /// An answer that says nothing about what happened, or none.
+    AmbiguousResponse,
+    /// The bucket does not hold what it must.
+    IntegrityFailure,
+    /// The clocks of store and process are too far apart, or the store tells none.
+    ClockUncertain,
+    /// The time of the lease is over.
+    LeaseLost,
+    /// The plan is implausible: a person must look at it.
+    Brake,
+}
+
+impl StopReason {
+    /// Every reason.
+    pub const ALL: [Self; 8] = [
+        Self::EpochChanged,
+        Self::StalePlan,
+        Self::ListingUncertain,
+        Self::AmbiguousResponse,
+        Self::IntegrityFailure,
+        Self::ClockUncertain,
+        Self::LeaseLost,
+        Self::Brake,
+    ];
+
+    /// Its word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EpochChanged => "epoch_changed",
+            Self::StalePlan => "stale_plan",
+            Self::ListingUncertain => "listing_uncertain",
+            Self::AmbiguousResponse => "ambiguous_response",
+            Self::IntegrityFailure => "integrity_failure",
+            Self::ClockUncertain => "clock_uncertain",
+            Self::LeaseLost => "lease_lost",
+            Self::Brake => "brake",
+        }
+    }
+
+    /// The exit code of a one-shot command that ends for this.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Brake => 1,
+            Self::StalePlan | Self::ListingUncertain | Self::ClockUncertain | Self::LeaseLost => 3,
+            Self::IntegrityFailure => 5,
+            Self::EpochChanged => 6,
+            Self::AmbiguousResponse => 7,
+        }
+    }
+}
+
+/// An early stop.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stopped, {}: {detail}", reason.name())]
+pub struct Stopped {
+    /// Why.
+    pub reason: StopReason,
+    /// What was seen, with its values.
+    pub detail: String,
+}
+
+impl Stopped {
+    /// For `reason`, with what was seen.
+    pub fn new(reason: StopReason, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into() }
+    }
+}
+
+impl From<SinkError> for Stopped {
+    fn from(error: SinkError) -> Self {
+        let reason = match &error {
+            SinkError::Fenced { .. } => StopReason::EpochChanged,
+            SinkError::Integrity(_) => StopReason::IntegrityFailure,
+            SinkError::NewerWriter { .. } | SinkError::Closed => StopReason::StalePlan,
+            _ => StopReason::AmbiguousResponse,
+        };
+        Self::new(reason, error.to_string())
+    }
+}
