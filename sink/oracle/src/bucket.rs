@@ -96,6 +96,16 @@ impl Bucket {
     /// Prepares a client; nothing is sent yet.
     #[must_use]
     pub fn new(access: &Access) -> Self {
+        Self::patient(access, TRIES, ANSWER_LIMIT)
+    }
+
+    /// The same for one that looks again soon anyway: one try, and at most three seconds for an answer.
+    #[must_use]
+    pub fn impatient(access: &Access) -> Self {
+        Self::patient(access, 1, Duration::from_secs(3))
+    }
+
+    fn patient(access: &Access, tries: u32, limit: Duration) -> Self {
         let builder = aws_smithy_http_client::Builder::new();
         let plain = access.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
         let http = if plain {
@@ -118,8 +128,8 @@ impl Bucket {
             .credentials_provider(credentials)
             // The judge compares hashes itself: a body that differs is a finding and no failed read.
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
-            .retry_config(RetryConfig::standard().with_max_attempts(TRIES))
-            .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(ANSWER_LIMIT).build());
+            .retry_config(RetryConfig::standard().with_max_attempts(tries))
+            .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(limit).build());
         if let Some(endpoint) = &access.endpoint {
             config = config.endpoint_url(endpoint);
         }
@@ -151,6 +161,37 @@ impl Bucket {
             }
         }
         Err(ReadError::Unavailable { request: format!("GetObject {key:?}"), reason: cut })
+    }
+
+    /// Counts the uploads below `prefix` that were begun and not ended. All of the bucket's are asked for, since
+    /// some stores take a prefix for a whole key.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn uploads(&self, prefix: &str) -> Result<u64, ReadError> {
+        let mut count = 0;
+        let mut marker: Option<(String, String)> = None;
+        loop {
+            let (key, id) = marker.clone().unzip();
+            let request = self.client.list_multipart_uploads().bucket(&self.name);
+            let request = request.set_key_marker(key).set_upload_id_marker(id);
+            let page = request.send().await.map_err(|error| failed("ListMultipartUploads", &error))?;
+            let ours = page
+                .uploads()
+                .iter()
+                .filter(|upload| upload.key().is_some_and(|key| key.starts_with(prefix)));
+            count += ours.count() as u64;
+            let next = page.next_key_marker().unwrap_or_default().to_owned();
+            let next = Some((next, page.next_upload_id_marker().unwrap_or_default().to_owned()));
+            if page.is_truncated() != Some(true) {
+                return Ok(count);
+            }
+            if next == marker {
+                let reason = "a page of uploads points at itself".to_owned();
+                return Err(ReadError::Untrusted { prefix: prefix.to_owned(), reason });
+            }
+            marker = next;
+        }
     }
 
     /// Lists every key below `prefix`, strictly: sorted, each once, all pages.

@@ -12,6 +12,8 @@
 //! | [`frame`] | header line, version, length and checksum of every manifest object |
 //! | [`manifest`] | HEAD and entries, and the hash chain over them |
 //! | [`position`] | source positions: canonical bytes, digests, order |
+//! | [`events`] | the events of a campaign |
+//! | [`visible`] | what a consumer of a campaign's bucket sees |
 //! | [`names`] | object keys |
 //! | [`rows`] | rows of data objects |
 //! | [`expected`] | what the source says it wrote |
@@ -20,6 +22,7 @@
 
 pub mod bucket;
 pub mod durable;
+pub mod events;
 pub mod exact;
 pub mod expected;
 pub mod frame;
@@ -29,3 +32,4 @@ pub mod names;
 pub mod position;
 pub mod report;
 pub mod rows;
+pub mod visible;

@@ -124,6 +124,8 @@ pub struct Statistics {
     pub orphans: u64,
     /// Their bytes.
     pub orphan_bytes: u64,
+    /// Multipart uploads that were begun and neither completed nor aborted: evidence, no finding.
+    pub pending_uploads: u64,
 }
 
 /// Everything that a judge says.
@@ -175,19 +177,27 @@ impl Report {
             }
             Verdict::Inconclusive => format!("{}: inconclusive\n", self.subject),
         };
-        let _ = writeln!(out, "  HEAD        rev {}, epoch {}, seq {}", s.rev, s.epoch, s.seq);
-        let _ = writeln!(
-            out,
-            "  reached     {} entries, {} objects of {} bytes, {rows} rows ({} repeated)",
-            s.entries, s.objects, s.bytes, s.repeated_rows
-        );
+        if s.rev > 0 {
+            let _ = writeln!(out, "  HEAD        rev {}, epoch {}, seq {}", s.rev, s.epoch, s.seq);
+            let _ = writeln!(
+                out,
+                "  reached     {} entries, {} objects of {} bytes, {rows} rows ({} repeated)",
+                s.entries, s.objects, s.bytes, s.repeated_rows
+            );
+        } else {
+            let _ = writeln!(out, "  visible     {} objects of {} bytes, {rows} rows", s.objects, s.bytes);
+        }
         for (table, rows) in &s.rows {
             let _ = writeln!(out, "  table       {table}: {rows} rows");
         }
         if s.expected > 0 {
             let _ = writeln!(out, "  expected    {} row versions", s.expected);
         }
-        let _ = writeln!(out, "  left behind {} objects of {} bytes", s.orphans, s.orphan_bytes);
+        let _ = writeln!(
+            out,
+            "  left behind {} objects of {} bytes, {} pending uploads",
+            s.orphans, s.orphan_bytes, s.pending_uploads
+        );
         for (kind, count) in &self.counts {
             let _ = writeln!(out, "  {}: {count}", kind.name());
             for finding in self.findings.iter().filter(|finding| finding.kind == *kind) {

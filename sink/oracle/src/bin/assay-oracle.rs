@@ -8,8 +8,10 @@ use std::process::ExitCode;
 
 use assay_oracle::bucket::{Access, Bucket, ReadError};
 use assay_oracle::durable::{self, Subject};
+use assay_oracle::events::Workload;
 use assay_oracle::expected::Expected;
 use assay_oracle::report::{Report, Verdict};
+use assay_oracle::visible;
 use clap::{Args, Parser, Subcommand};
 
 /// Judges what a sink left in a bucket, with a decoder of its own.
@@ -26,10 +28,13 @@ struct Options {
 enum Judge {
     /// A settled durable_v2 pipeline: HEAD, entries, digests, objects, rows.
     Durable(Durable),
+    /// What a consumer sees below a prefix after a campaign: every produced event once, and nothing else.
+    Visible(Visible),
 }
 
+/// Where the bucket is.
 #[derive(Args)]
-struct Durable {
+struct Place {
     /// The store, `http://host:port` or `https://…`; without it, AWS.
     #[arg(long)]
     endpoint: Option<String>,
@@ -42,6 +47,15 @@ struct Durable {
     /// The bucket in the host's name; otherwise it is in the path wherever an endpoint is given.
     #[arg(long)]
     virtual_host: bool,
+    /// The report as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct Durable {
+    #[command(flatten)]
+    place: Place,
     /// The sink's prefix, as configured.
     #[arg(long, default_value = "")]
     prefix: String,
@@ -52,15 +66,30 @@ struct Durable {
     /// {"namespace":"public","table":"t","row":{"/op":"u","/after":{"id":1}}}; row maps JSON pointers to values.
     #[arg(long)]
     expected: Option<PathBuf>,
-    /// The report as one JSON object.
+}
+
+#[derive(Args)]
+struct Visible {
+    #[command(flatten)]
+    place: Place,
+    /// What every object's key begins with.
     #[arg(long)]
-    json: bool,
+    prefix: String,
+    /// The seed of the events.
+    #[arg(long)]
+    seed: u64,
+    /// Distinct keys.
+    #[arg(long, default_value_t = 50_000)]
+    keys: u32,
+    /// How many events each partition has, from partition 0 on, with commas between.
+    #[arg(long, value_delimiter = ',', required = true)]
+    produced: Vec<u64>,
 }
 
 /// Wrong usage or configuration.
 const USAGE: u8 = 2;
 
-fn access(options: &Durable) -> Result<Access, String> {
+fn access(options: &Place) -> Result<Access, String> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let needed = |name: &str| variable(name).ok_or(format!("{name} is not set: credentials come from there"));
     if let Some(endpoint) = &options.endpoint
@@ -87,25 +116,39 @@ fn expected(path: &PathBuf) -> Result<Expected, String> {
 
 async fn durable(options: &Durable) -> Result<Report, (u8, String)> {
     let usage = |why| (USAGE, why);
-    let bucket = Bucket::new(&access(options).map_err(usage)?);
+    let bucket = Bucket::new(&access(&options.place).map_err(usage)?);
     let expected = options.expected.as_ref().map(expected).transpose().map_err(usage)?;
     let subject = Subject { prefix: options.prefix.clone(), pipeline: options.pipeline.clone() };
-    durable::judge(&bucket, &subject, expected).await.map_err(|error| {
-        let code = match error {
-            ReadError::Refused { .. } => USAGE,
-            ReadError::Untrusted { .. } => 3,
-            ReadError::Unavailable { .. } => 7,
-        };
-        (code, error.to_string())
-    })
+    durable::judge(&bucket, &subject, expected).await.map_err(|error| unread(&error))
+}
+
+async fn visible(options: &Visible) -> Result<Report, (u8, String)> {
+    let bucket = Bucket::new(&access(&options.place).map_err(|why| (USAGE, why))?);
+    let partitions = u32::try_from(options.produced.len()).map_err(|why| (USAGE, why.to_string()))?;
+    let workload = Workload { seed: options.seed, partitions, keys: options.keys };
+    visible::judge(&bucket, &options.prefix, workload, &options.produced)
+        .await
+        .map_err(|error| unread(&error))
+}
+
+fn unread(error: &ReadError) -> (u8, String) {
+    let code = match error {
+        ReadError::Refused { .. } => USAGE,
+        ReadError::Untrusted { .. } => 3,
+        ReadError::Unavailable { .. } => 7,
+    };
+    (code, error.to_string())
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Judge::Durable(options) = Options::parse().judge;
-    match durable(&options).await {
+    let (judged, json) = match Options::parse().judge {
+        Judge::Durable(options) => (durable(&options).await, options.place.json),
+        Judge::Visible(options) => (visible(&options).await, options.place.json),
+    };
+    match judged {
         Ok(report) => {
-            let text = if options.json { report.json() + "\n" } else { report.text() };
+            let text = if json { report.json() + "\n" } else { report.text() };
             // Whoever closed the pipe does not want the rest; the exit code is the answer.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::from(match report.verdict() {
