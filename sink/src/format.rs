@@ -49,6 +49,19 @@ pub fn encode(rows: &[Row], compression: Compression) -> EncodedObject {
     }
 }
 
+/// How rows are written and bytes compressed, by the extension of an object's key: for objects of which only the
+/// key was recorded.
+#[must_use]
+pub fn of_key(key: &str) -> (&str, &str) {
+    let name = key.rsplit('/').next().unwrap_or_default();
+    match name.split_once('.').unwrap_or_default().1 {
+        "jsonl" => ("jsonl", "none"),
+        "jsonl.gz" => ("jsonl", "gzip"),
+        "jsonl.zst" => ("jsonl", "zstd"),
+        other => (other, "none"),
+    }
+}
+
 fn lines(rows: &[Row]) -> Vec<u8> {
     let mut out = Vec::with_capacity(rows.iter().map(|row| row.bytes.len() + 1).sum());
     for row in rows {

@@ -3,5 +3,6 @@
 pub mod accept;
 pub mod change;
 pub mod commit;
+pub mod fold;
 pub mod ownership;
 pub mod reconcile;

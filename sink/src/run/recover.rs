@@ -10,9 +10,11 @@ use crate::model::key::PipelineRoot;
 use crate::model::position::Position;
 use crate::model::rollup::{InventoryEntry, InventoryObject};
 use crate::model::view::View;
+use crate::plan::fold::Compacted;
 use crate::run::patience::Patience;
 use crate::run::read;
 
+pub mod live;
 mod objects;
 mod rollups;
 mod tail;
@@ -38,6 +40,8 @@ pub struct Recovered {
     pub view: View,
     /// Every committed entry from the first on, in order.
     pub entries: Vec<Committed>,
+    /// What its compaction records amount to.
+    pub compacted: Compacted,
     /// The last entry, where there is one.
     pub last: Option<Entry>,
     /// Its position: where a source resumes.
@@ -112,12 +116,12 @@ impl Committed {
         }
     }
 
-    /// Its nonce, unless only an inventory has kept it.
+    /// Its nonce, unless only an inventory of an older writer has kept it.
     #[must_use]
     pub fn nonce(&self) -> Option<Nonce> {
         match &self.content {
             Content::Entry(entry) => Some(entry.nonce),
-            Content::Inventory(_) => None,
+            Content::Inventory(entry) => entry.nonce,
         }
     }
 
@@ -177,7 +181,8 @@ pub async fn recover_from(
     };
     warnings.sort();
     warnings.dedup();
-    Ok(Some(Recovered { view, entries, last, position, warnings }))
+    let compacted = Compacted::default();
+    Ok(Some(Recovered { view, entries, compacted, last, position, warnings }))
 }
 
 /// HEAD, or that there is nothing at all.

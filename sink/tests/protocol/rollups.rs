@@ -30,6 +30,11 @@ fn kept(entry: &Committed) -> InventoryEntry {
         size: object.size,
         rows: object.rows,
         table: format!("{}.{}", object.namespace, object.table),
+        // As an older writer left it.
+        format: None,
+        compression: None,
+        schema_fingerprint: None,
+        row_seq_digest: None,
         extra: Extra::new(),
     };
     InventoryEntry {
@@ -39,6 +44,9 @@ fn kept(entry: &Committed) -> InventoryEntry {
         entry_sha256: entry.sha256,
         digest: entry.digest(),
         objects: record.objects.iter().map(object).collect(),
+        nonce: None,
+        kind: None,
+        reason: None,
         extra: Extra::new(),
     }
 }
