@@ -26,6 +26,7 @@ use crate::plan::commit::Draft;
 use crate::plan::ownership::Identity;
 use crate::plan::reconcile::Step;
 use crate::probe::{Clients, Found, Line, Probe, ProbeSettings, Report, Verdict};
+use crate::run::in_flight::InFlight;
 use crate::run::publish::{self, PlannedBatch, PlannedObject, Publisher};
 use crate::run::recover::{Content, Depth};
 use crate::run::start::{Session, Start};
@@ -279,11 +280,13 @@ impl Sink {
         }
         let shared = Arc::new(Shared::new(settings.metrics.clone(), &recovered.view.head));
         let stream_id = recovered.view.head.stream_id;
+        let in_flight = InFlight::default();
         let publisher = Publisher {
             env: env.clone(),
             root: settings.root.clone(),
             checkpoints,
             metrics: settings.metrics.clone(),
+            in_flight: in_flight.clone(),
             view: recovered.view,
             local,
         };
@@ -297,6 +300,7 @@ impl Sink {
             writer_id: head.owner.writer_id,
             epoch: head.epoch,
             patience_ms: settings.send_timeout_ms,
+            in_flight,
             changes,
             shared: Arc::clone(&shared),
             turn: Arc::default(),
@@ -363,8 +367,8 @@ impl Sink {
         let upload = planned.map(|batch| {
             let (position, events) = (batch.draft.position.clone(), batch.draft.events);
             let (env, permits) = (self.env.clone(), Arc::clone(&self.permits));
-            let metrics = self.settings.metrics.clone();
-            let written = publish::upload(env, self.stream_id, batch, permits, metrics);
+            let (in_flight, metrics) = (self.keeper.in_flight.clone(), self.settings.metrics.clone());
+            let written = publish::upload(env, self.stream_id, batch, permits, in_flight, metrics);
             Upload { position, events, written: tokio::spawn(written) }
         });
         slot.send(Item { upload, answer: answered });

@@ -2,6 +2,8 @@
 
 pub mod acquire;
 pub mod create;
+pub mod in_flight;
+pub mod lease;
 mod parallel;
 pub mod patience;
 pub mod publish;

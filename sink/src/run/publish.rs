@@ -24,6 +24,7 @@ use crate::plan::change::{self, Change};
 use crate::plan::commit::{self, Commit, Draft};
 use crate::point::{self, Point};
 use crate::run::create::{self, Created};
+use crate::run::in_flight::{Held, InFlight};
 use crate::run::parallel::in_parallel;
 use crate::run::patience::Patience;
 use crate::run::read;
@@ -60,12 +61,14 @@ impl PlannedBatch {
 }
 
 /// A batch whose objects are in the bucket.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Uploaded {
     /// What to commit.
     pub draft: Draft,
     /// Objects that were there before: somebody may be about to delete them for being old and unreachable.
     pub adopted: Vec<PlannedObject>,
+    /// Their keys, which nothing in this process deletes meanwhile.
+    pub held: Held,
 }
 
 /// Writes a batch's objects, side by side, as far as `permits` allow.
@@ -77,9 +80,12 @@ pub async fn upload(
     stream_id: StreamId,
     batch: PlannedBatch,
     permits: Arc<Semaphore>,
+    in_flight: InFlight,
     metrics: Metrics,
 ) -> Result<Uploaded, SinkError> {
     let PlannedBatch { mut draft, objects } = batch;
+    let keys = objects.iter().map(|object| object.record.key.clone()).collect();
+    let held = in_flight.hold(keys).await;
     let stage = Stage::begin(&metrics, "data");
     let written = in_parallel(objects.len(), objects, |object| {
         let (env, permits) = (env.clone(), Arc::clone(&permits));
@@ -96,7 +102,7 @@ pub async fn upload(
         }
     }
     point::reach(Point::PubAfterData);
-    Ok(Uploaded { draft, adopted })
+    Ok(Uploaded { draft, adopted, held })
 }
 
 async fn write_object(
@@ -124,6 +130,8 @@ pub struct Publisher {
     pub checkpoints: Arc<dyn Checkpoints>,
     /// What it counts.
     pub metrics: Metrics,
+    /// Keys that are being written, or deleted.
+    pub in_flight: InFlight,
     /// HEAD, as this process wrote it last.
     pub view: View,
     /// The record, as it was saved last.
@@ -138,10 +146,18 @@ impl Publisher {
     /// [`SinkError::Fenced`], an alarm, or what else ends a sink. Nothing was acknowledged then, and nothing is
     /// taken back: what the swap did may still be unknown.
     pub async fn commit(&mut self, batches: Vec<Uploaded>, patience: &Patience) -> Result<(), SinkError> {
-        let (drafts, adopted): (Vec<_>, Vec<_>) =
-            batches.into_iter().map(|batch| (batch.draft, batch.adopted)).unzip();
+        let (mut drafts, mut adopted, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        for batch in batches {
+            drafts.push(batch.draft);
+            adopted.extend(batch.adopted);
+            held.push(batch.held);
+        }
         let (ids, now_ms) = (&self.env.ids, self.env.clock.now_ms());
         let commit = commit::commit(&self.root, &self.view.head, drafts, || ids.nonce(), now_ms)?;
+        let keys = commit.entries.iter().map(|entry| entry.key.clone()).collect();
+        held.push(self.in_flight.hold(keys).await);
+        // If this ends early, what the swap did may never be known here: nothing of it is deleted.
+        held.iter_mut().for_each(Held::pin);
         // Neither waits for the other: the hint must be there before the swap, and so must the entries.
         self.local.hint = commit.hint();
         let hinted = self.checkpoints.save(self.local.clone());
@@ -152,9 +168,10 @@ impl Publisher {
         point::reach(Point::PubBeforeCas);
         self.swap(&commit, patience).await?;
         point::reach(Point::PubAfterCas);
-        for object in adopted.into_iter().flatten() {
+        for object in adopted {
             self.secure(&object, patience).await?;
         }
+        held.into_iter().for_each(Held::release);
         self.acknowledge(&commit).await?;
         point::reach(Point::PubBeforeAck);
         Ok(())

@@ -22,6 +22,7 @@ use crate::plan::commit::Draft;
 use crate::plan::ownership::{self, Identity};
 use crate::plan::reconcile::{self, Baseline, Bucket, Cfg, Evidence, Latches, Step, Stream};
 use crate::run::acquire::Acquisition;
+use crate::run::in_flight::InFlight;
 use crate::run::patience::Patience;
 use crate::run::publish::{Publisher, Uploaded, acknowledged};
 use crate::run::recover::{self, Committed, Depth, Recovered};
@@ -79,8 +80,9 @@ struct Memory {
     latches: Latches,
     /// The last verified closure: what has not moved is not read again.
     known: Option<Recovered>,
-    /// The lease that HEAD has, and when it was first seen here.
-    lease: Option<(Nonce, Instant)>,
+    /// The lease that HEAD has, by identity and revision of its grant, and when it was first seen here. A grant
+    /// that was renewed is another: its holder counts from when it asked for it.
+    lease: Option<((Nonce, u64), Instant)>,
 }
 
 impl Start {
@@ -150,10 +152,11 @@ impl Start {
         }
         memory.known.clone_from(&recovered);
         let lease = recovered.as_ref().and_then(|recovered| recovered.view.head.lease.as_ref());
-        memory.lease = lease.map(|lease| match memory.lease {
-            Some((seen, since)) if seen == lease.lease_id => (seen, since),
-            _ => (lease.lease_id, Instant::now()),
-        });
+        memory.lease =
+            lease.map(|lease| (lease.lease_id, lease.granted_rev)).map(|grant| match memory.lease {
+                Some((seen, since)) if seen == grant => (seen, since),
+                _ => (grant, Instant::now()),
+            });
         Ok(Scan { baseline: Baseline { bucket, local }, recovered })
     }
 
@@ -253,10 +256,12 @@ impl Start {
             root: self.root.clone(),
             checkpoints: Arc::clone(&self.checkpoints),
             metrics: self.metrics.clone(),
+            in_flight: InFlight::default(),
             view,
             local: local.clone(),
         };
-        let batch = Uploaded { draft, adopted: Vec::new() };
+        let held = publisher.in_flight.hold(Vec::new()).await;
+        let batch = Uploaded { draft, adopted: Vec::new(), held };
         publisher.commit(vec![batch], &self.patience()).await?;
         memory.latches.written.push(publisher.view.head.write.nonce);
         Ok(())

@@ -14,6 +14,7 @@ use crate::model::ids::WriterId;
 use crate::model::key::PipelineRoot;
 use crate::model::view::View;
 use crate::plan::change::Change;
+use crate::run::in_flight::InFlight;
 use crate::run::patience::Patience;
 use crate::run::read;
 use crate::stop::{StopReason, Stopped};
@@ -40,6 +41,10 @@ pub struct Keeper {
     pub epoch: u64,
     /// How long each question to the store is asked, in milliseconds.
     pub patience_ms: u64,
+    /// Keys that this process is writing, or deleting: whoever writes an object that HEAD will reach holds its
+    /// key from before the write until the change is applied. A change is never asked for with a key that is
+    /// being deleted: the owner's task may wait for that key.
+    pub in_flight: InFlight,
     pub(super) changes: mpsc::Sender<Request>,
     pub(super) shared: Arc<Shared>,
     pub(super) turn: Arc<Mutex<()>>,
