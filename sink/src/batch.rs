@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use tokio::time::{Duration, Instant};
 
-use crate::config::{BatchLimits, Compression};
+use crate::config::BatchLimits;
 use crate::events::transaction::{Row, Step, Transactions};
 use crate::events::{EventError, Line};
-use crate::format;
+use crate::format::{self, Encoding};
 use crate::model::key::{KeyError, TableSegment};
 use crate::model::position::Position;
 use crate::sink::Batch;
@@ -46,8 +46,8 @@ impl Rows {
         }
     }
 
-    fn into_batch(self, position: Position, compression: Compression) -> Batch {
-        let objects = self.tables.values().map(|rows| format::encode(rows, compression)).collect();
+    fn into_batch(self, position: Position, encoding: Encoding) -> Batch {
+        let objects = self.tables.values().map(|rows| format::encode(rows, encoding)).collect();
         Batch { position, objects, events: self.rows, min_ts_ms: self.min_ts_ms, max_ts_ms: self.max_ts_ms }
     }
 }
@@ -84,7 +84,7 @@ pub struct Taken {
 pub struct Batcher {
     transactions: Transactions,
     limits: BatchLimits,
-    compression: Compression,
+    encoding: Encoding,
     /// Of whole transactions.
     whole: Rows,
     whole_transactions: u64,
@@ -97,11 +97,11 @@ pub struct Batcher {
 impl Batcher {
     /// An empty one.
     #[must_use]
-    pub fn new(transactions: Transactions, limits: BatchLimits, compression: Compression) -> Self {
+    pub fn new(transactions: Transactions, limits: BatchLimits, encoding: Encoding) -> Self {
         Self {
             transactions,
             limits,
-            compression,
+            encoding,
             whole: Rows::default(),
             whole_transactions: 0,
             open: Rows::default(),
@@ -179,7 +179,7 @@ impl Batcher {
         self.whole_transactions = 0;
         // Rows of the open transaction that stay are younger than the batch; their age begins again.
         self.since = self.since.filter(|_| self.open.rows > 0);
-        Some(rows.into_batch(Position { sub: sub.unwrap_or_default(), ..position }, self.compression))
+        Some(rows.into_batch(Position { sub: sub.unwrap_or_default(), ..position }, self.encoding))
     }
 
     /// The line that a transaction began in which has not ended: its rows were not written.

@@ -5,6 +5,10 @@
 //! line without the line feed. The same rows give the same object everywhere: levels are fixed, and no header
 //! holds a time or a name, so that a replay writes the same key.
 
+mod read;
+mod rows;
+mod write;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write as _;
@@ -12,9 +16,10 @@ use std::io::Write as _;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
-use sha2::{Digest as _, Sha256};
 
-use crate::config::Compression;
+pub use self::read::{DecodeError, digest, for_each_row};
+pub use self::rows::{RowDigest, row_seq_digest};
+pub use self::write::{Writer, Written};
 use crate::events::transaction::Row;
 use crate::model::ids::{Digest, push_length_prefixed};
 use crate::sink::EncodedObject;
@@ -25,25 +30,97 @@ const GZIP_LEVEL: u32 = 6;
 /// Level of zstd: its default.
 const ZSTD_LEVEL: i32 = 3;
 
+/// How an object's bytes hold rows: format and compression together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// JSON Lines.
+    Jsonl,
+    /// JSON Lines in gzip (RFC 1952).
+    JsonlGzip,
+    /// JSON Lines in Zstandard (RFC 8878).
+    JsonlZstd,
+}
+
+impl Encoding {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Jsonl, Self::JsonlGzip, Self::JsonlZstd];
+
+    /// The one of these names, as manifests and configuration have them.
+    ///
+    /// # Errors
+    /// [`DecodeError::Unknown`] for names of a newer release.
+    pub fn named(format: &str, compression: &str) -> Result<Self, DecodeError> {
+        Self::ALL
+            .into_iter()
+            .find(|encoding| (encoding.format(), encoding.compression()) == (format, compression))
+            .ok_or_else(|| DecodeError::Unknown(format!("{format} {compression}")))
+    }
+
+    /// The one that the extension of a key stands for: where nothing but the key was kept.
+    ///
+    /// # Errors
+    /// [`DecodeError::Unknown`] for an extension of a newer release, or of none.
+    pub fn of_key(key: &str) -> Result<Self, DecodeError> {
+        let name = key.rsplit('/').next().unwrap_or_default();
+        let extension = name.split_once('.').unwrap_or_default().1;
+        Self::ALL
+            .into_iter()
+            .find(|encoding| encoding.extension() == extension)
+            .ok_or_else(|| DecodeError::Unknown(extension.to_owned()))
+    }
+
+    /// Name of the format.
+    #[must_use]
+    pub const fn format(self) -> &'static str {
+        match self {
+            Self::Jsonl | Self::JsonlGzip | Self::JsonlZstd => "jsonl",
+        }
+    }
+
+    /// Name of the compression.
+    #[must_use]
+    pub const fn compression(self) -> &'static str {
+        match self {
+            Self::Jsonl => "none",
+            Self::JsonlGzip => "gzip",
+            Self::JsonlZstd => "zstd",
+        }
+    }
+
+    /// Extension of keys, without its dot.
+    #[must_use]
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Jsonl => "jsonl",
+            Self::JsonlGzip => "jsonl.gz",
+            Self::JsonlZstd => "jsonl.zst",
+        }
+    }
+}
+
 /// Encodes rows of one table, of which there is at least one.
 #[must_use]
-pub fn encode(rows: &[Row], compression: Compression) -> EncodedObject {
+pub fn encode(rows: &[Row], encoding: Encoding) -> EncodedObject {
     let (namespace, table) =
         rows.first().map(|row| (row.namespace.clone(), row.table.clone())).unwrap_or_default();
     let plain = lines(rows);
-    let bytes = match compression {
-        Compression::None => plain,
-        Compression::Gzip => gzip(&plain),
-        Compression::Zstd => zstd::bulk::compress(&plain, ZSTD_LEVEL).expect("memory and a valid level"),
+    let bytes = match encoding {
+        Encoding::Jsonl => plain,
+        Encoding::JsonlGzip => {
+            let mut encoder = gzip(GZIP_LEVEL);
+            encoder.write_all(&plain).expect("memory takes every byte");
+            encoder.finish().expect("memory takes every byte")
+        }
+        Encoding::JsonlZstd => zstd::bulk::compress(&plain, ZSTD_LEVEL).expect("memory and a valid level"),
     };
     EncodedObject {
         namespace,
         table,
         bytes: Bytes::from(bytes),
         rows: rows.len() as u64,
-        format: "jsonl",
-        compression: compression.as_str(),
-        extension: compression.extension(),
+        format: encoding.format(),
+        compression: encoding.compression(),
+        extension: encoding.extension(),
         schema_fingerprint: schema_fingerprint(rows),
         row_seq_digest: row_seq_digest(rows.iter().map(|row| row.bytes.as_slice())),
     }
@@ -72,32 +149,9 @@ fn lines(rows: &[Row]) -> Vec<u8> {
 }
 
 /// RFC 1952 with a time of 0, no name, and an unknown system.
-fn gzip(plain: &[u8]) -> Vec<u8> {
-    let level = flate2::Compression::new(GZIP_LEVEL);
-    let mut encoder = flate2::GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), level);
-    encoder.write_all(plain).expect("memory takes every byte");
-    encoder.finish().expect("memory takes every byte")
-}
-
-/// The digest of a sequence of rows, each by its canonical bytes: another order is another digest.
-///
-/// ```text
-/// SHA-256(LP("dfs3/rows/v1") LP(row 1) ... LP(row n) n as 64 bits, big-endian)
-/// ```
-pub fn row_seq_digest<'a>(rows: impl IntoIterator<Item = &'a [u8]>) -> Digest {
-    let mut hash = Sha256::new();
-    let mut prefixed = |bytes: &[u8]| {
-        hash.update((bytes.len() as u64).to_be_bytes());
-        hash.update(bytes);
-    };
-    prefixed(b"dfs3/rows/v1");
-    let mut count = 0_u64;
-    for row in rows {
-        prefixed(row);
-        count += 1;
-    }
-    hash.update(count.to_be_bytes());
-    Digest::from_bytes(hash.finalize().into())
+fn gzip(level: u32) -> flate2::write::GzEncoder<Vec<u8>> {
+    let level = flate2::Compression::new(level);
+    flate2::GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), level)
 }
 
 /// The digest of the names of an object's columns, in order of their bytes, each once: of every image in it.
@@ -149,52 +203,6 @@ impl<'de> Deserialize<'de> for Names {
     }
 }
 
-/// Why an object's bytes are not those of rows.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// A format or compression of a newer release.
-    #[error("{0:?} is no format or compression of this release")]
-    Unknown(String),
-    /// The compressed bytes are damaged.
-    #[error("its {compression} can't be read: {reason}")]
-    Compression {
-        /// Which.
-        compression: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The last line has no end.
-    #[error("it does not end with a line feed")]
-    Cut,
-}
-
-/// The canonical bytes of an object's rows, in order: what [`encode`] was given.
-///
-/// # Errors
-/// Damaged bytes, or a format that isn't known.
-pub fn decode(format: &str, compression: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>, DecodeError> {
-    if format != "jsonl" {
-        return Err(DecodeError::Unknown(format.to_owned()));
-    }
-    let broken = |compression| {
-        move |error: std::io::Error| DecodeError::Compression { compression, reason: error.to_string() }
-    };
-    let mut plain = Vec::new();
-    match compression {
-        "none" => plain.extend_from_slice(bytes),
-        "gzip" => {
-            use std::io::Read as _;
-            flate2::read::MultiGzDecoder::new(bytes).read_to_end(&mut plain).map_err(broken("gzip"))?;
-        }
-        "zstd" => plain = zstd::stream::decode_all(bytes).map_err(broken("zstd"))?,
-        other => return Err(DecodeError::Unknown(other.to_owned())),
-    }
-    if plain.pop_if(|last| *last == b'\n').is_none() {
-        return if plain.is_empty() { Ok(Vec::new()) } else { Err(DecodeError::Cut) };
-    }
-    Ok(plain.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -211,33 +219,15 @@ mod tests {
         lines.iter().map(row).collect()
     }
 
-    fn digest(lines: &[&str]) -> String {
-        row_seq_digest(lines.iter().map(|line| line.as_bytes())).to_string()
-    }
-
-    #[test]
-    fn the_digest_of_rows_keeps_to_its_vectors() {
-        let [one, two, three] = [r#"{"id":1}"#, r#"{"id":2}"#, r#"{"id":3}"#];
-        assert_eq!(
-            digest(&[one, two, three]),
-            "e1e81d8fa58c723d70a28cf75924c16ccba0764f4742e2cdf9a13f0f4ad00993"
-        );
-        assert_eq!(
-            digest(&[two, one, three]),
-            "a917ed300fafe2e35208a9c0bf121211881e493299ac16eeba693f36f5133fa5"
-        );
-        assert_eq!(digest(&[]), "028117094e7b4379519e201880eb89e089860cdd39865a1b2dd123e17b1ba690");
-    }
-
     #[test]
     fn objects_have_golden_bytes() {
         let rows = rows(&[r#"{"after":{"id":1}}"#, r#"{"after":{"id":2}}"#]);
-        for (compression, sha256, bytes) in [
-            (Compression::None, "fe15fd10937166dc45e7146271f78b89c37a449339906378a35f5ed006634b78", 38),
-            (Compression::Gzip, "44f9805474f27389bb26c0414c7d4951fe0489dda8af014dbc2127f95f752b88", 45),
-            (Compression::Zstd, "55193659f85835bc825c80deac23791d2e484e9d346fb0fe1b7557e07c505dcb", 38),
+        for (encoding, sha256, bytes) in [
+            (Encoding::Jsonl, "fe15fd10937166dc45e7146271f78b89c37a449339906378a35f5ed006634b78", 38),
+            (Encoding::JsonlGzip, "44f9805474f27389bb26c0414c7d4951fe0489dda8af014dbc2127f95f752b88", 45),
+            (Encoding::JsonlZstd, "55193659f85835bc825c80deac23791d2e484e9d346fb0fe1b7557e07c505dcb", 38),
         ] {
-            let object = encode(&rows, compression);
+            let object = encode(&rows, encoding);
             assert_eq!((Digest::of(&object.bytes).to_string().as_str(), object.bytes.len()), (sha256, bytes));
         }
     }
@@ -251,29 +241,59 @@ mod tests {
         assert_ne!(of(&[r#"{"after":{"ab":1,"c":2}}"#]), of(&[r#"{"after":{"a":1,"bc":2}}"#]));
     }
 
+    fn decoded(encoding: Encoding, bytes: &[u8]) -> Result<Vec<Vec<u8>>, DecodeError> {
+        let mut rows = Vec::new();
+        for_each_row(encoding, bytes, |row| {
+            rows.push(row.to_vec());
+            Ok::<_, DecodeError>(())
+        })?;
+        Ok(rows)
+    }
+
     #[test]
     fn damaged_objects_are_refused() {
         let rows = rows(&[r#"{"after":{"id":1}}"#]);
-        for compression in [Compression::Gzip, Compression::Zstd] {
-            let bytes = encode(&rows, compression).bytes;
-            let cut = decode("jsonl", compression.as_str(), &bytes[..bytes.len() - 1]);
-            assert!(matches!(cut, Err(DecodeError::Compression { .. })), "{cut:?}");
+        for encoding in [Encoding::JsonlGzip, Encoding::JsonlZstd] {
+            let bytes = encode(&rows, encoding).bytes;
+            let cut = decoded(encoding, &bytes[..bytes.len() - 1]);
+            assert!(matches!(cut, Err(DecodeError::Damaged { .. })), "{cut:?}");
         }
-        assert_eq!(decode("jsonl", "none", b"{}"), Err(DecodeError::Cut));
-        assert_eq!(decode("parquet", "none", b""), Err(DecodeError::Unknown("parquet".to_owned())));
-        assert_eq!(decode("jsonl", "lz4", b""), Err(DecodeError::Unknown("lz4".to_owned())));
+        assert_eq!(decoded(Encoding::Jsonl, b"{}"), Err(DecodeError::Cut));
+        assert_eq!(decoded(Encoding::Jsonl, b""), Ok(Vec::new()));
+        assert_eq!(decoded(Encoding::Jsonl, b"\n"), Ok(vec![Vec::new()]));
+    }
+
+    #[test]
+    fn an_encoding_is_known_by_its_names_and_by_its_extension() {
+        for encoding in Encoding::ALL {
+            assert_eq!(Encoding::named(encoding.format(), encoding.compression()), Ok(encoding));
+            assert_eq!(Encoding::of_key(&format!("a.b/t/{}.{}", "0", encoding.extension())), Ok(encoding));
+        }
+        assert_eq!(Encoding::named("jsonl", "lz4"), Err(DecodeError::Unknown("jsonl lz4".to_owned())));
+        assert_eq!(Encoding::of_key("a/b.avro"), Err(DecodeError::Unknown("avro".to_owned())));
+        assert_eq!(Encoding::of_key("a.jsonl/b"), Err(DecodeError::Unknown(String::new())));
     }
 
     proptest! {
         #[test]
         fn rows_are_read_back(lines in proptest::collection::vec("[^\n]{0,40}", 1..20)) {
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-            for compression in [Compression::None, Compression::Gzip, Compression::Zstd] {
-                let (one, two) = (encode(&rows(&lines), compression), encode(&rows(&lines), compression));
+            let expected: Vec<Vec<u8>> = lines.iter().map(|line| line.as_bytes().to_vec()).collect();
+            for encoding in Encoding::ALL {
+                let (one, two) = (encode(&rows(&lines), encoding), encode(&rows(&lines), encoding));
                 prop_assert_eq!(&one.bytes, &two.bytes);
-                let decoded = decode("jsonl", compression.as_str(), &one.bytes).unwrap();
-                prop_assert_eq!(row_seq_digest(decoded.iter().map(Vec::as_slice)), one.row_seq_digest);
-                prop_assert_eq!(decoded, lines.iter().map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>());
+                prop_assert_eq!(decoded(encoding, &one.bytes).unwrap(), expected.clone());
+                let found = digest(encoding, &one.bytes).unwrap();
+                prop_assert_eq!(found, (lines.len() as u64, one.row_seq_digest));
+                let write = || {
+                    let mut writer = Writer::new(encoding);
+                    lines.iter().for_each(|line| writer.push(line.as_bytes()));
+                    writer.finish()
+                };
+                let written = write();
+                prop_assert_eq!(&written, &write());
+                prop_assert_eq!((written.rows, written.row_seq_digest), found);
+                prop_assert_eq!(decoded(encoding, &written.bytes).unwrap(), expected.clone());
             }
         }
     }

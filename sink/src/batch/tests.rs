@@ -34,7 +34,7 @@ impl Feed {
         let transactions = Transactions::new(source, resume.clone());
         Self {
             decoder: Decoder::new(source, resume.as_ref()),
-            batcher: Batcher::new(transactions, limits, Compression::None),
+            batcher: Batcher::new(transactions, limits, Encoding::Jsonl),
             line: 0,
             now: Instant::from_std(std::time::Instant::now()),
         }
@@ -215,10 +215,14 @@ type Ids = BTreeMap<String, Vec<u64>>;
 
 fn collect(batch: &Batch, into: &mut Ids) {
     for object in &batch.objects {
-        for row in format::decode(object.format, object.compression, &object.bytes).unwrap() {
-            let row: serde_json::Value = serde_json::from_slice(&row).unwrap();
-            into.entry(object.table.clone()).or_default().push(row["after"]["id"].as_u64().unwrap());
-        }
+        let encoding = Encoding::named(object.format, object.compression).unwrap();
+        let ids = into.entry(object.table.clone()).or_default();
+        format::for_each_row(encoding, &object.bytes, |row| {
+            let row: serde_json::Value = serde_json::from_slice(row).unwrap();
+            ids.push(row["after"]["id"].as_u64().unwrap());
+            Ok::<_, format::DecodeError>(())
+        })
+        .unwrap();
     }
 }
 

@@ -9,6 +9,7 @@ mod values;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::format::Encoding;
 use crate::model::key::{KeyError, PipelineRoot, TableSegment};
 use crate::model::position::{GtidSet, Lineage, PositionError, PositionType, TableOrder};
 
@@ -88,39 +89,6 @@ pub enum ConfigError {
     },
 }
 
-/// How data objects are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// RFC 1952.
-    Gzip,
-    /// RFC 8878.
-    Zstd,
-}
-
-impl Compression {
-    /// Extension of the objects' keys, without its dot.
-    #[must_use]
-    pub const fn extension(self) -> &'static str {
-        match self {
-            Self::None => "jsonl",
-            Self::Gzip => "jsonl.gz",
-            Self::Zstd => "jsonl.zst",
-        }
-    }
-
-    /// Its name in manifests and configuration.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-        }
-    }
-}
-
 /// When a batch is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
@@ -193,8 +161,8 @@ pub struct Config {
     pub prefix: String,
     /// What every key begins with.
     pub root: PipelineRoot,
-    /// Compression of data objects.
-    pub compression: Compression,
+    /// How data objects hold rows.
+    pub encoding: Encoding,
     /// When batches are closed.
     pub limits: BatchLimits,
     /// File of the local checkpoint.
@@ -229,13 +197,9 @@ impl Config {
         if text("sinks[].durability") == "legacy_rolling" {
             return Err(ConfigError::LegacyRolling);
         }
-        let compression = match &*text("sinks[].compression") {
-            "gzip" => Compression::Gzip,
-            "zstd" => Compression::Zstd,
-            _ => Compression::None,
-        };
+        let encoding = encoding(&text("sinks[].format"), &text("sinks[].compression"))?;
         let (pipeline, prefix) = (text("pipeline"), text("sinks[].prefix"));
-        let root = PipelineRoot::new(&prefix, &pipeline, compression.extension())?;
+        let root = PipelineRoot::new(&prefix, &pipeline, encoding.extension())?;
         let file = root.as_str().rsplit('/').next().unwrap_or_default();
         let checkpoint =
             values.text("sinks[].local_checkpoint").unwrap_or_else(|| format!("assay-sink.{file}.redb"));
@@ -274,9 +238,17 @@ impl Config {
             pipeline,
             prefix,
             root,
-            compression,
+            encoding,
         })
     }
+}
+
+fn encoding(format: &str, compression: &str) -> Result<Encoding, ConfigError> {
+    Encoding::named(format, compression).map_err(|_| ConfigError::Value {
+        path: "sinks[0].compression".to_owned(),
+        found: compression.to_owned(),
+        wanted: format!("no compression that {format} is written with"),
+    })
 }
 
 fn not_empty(values: &Values, path: &str, shown: &str) -> Result<String, ConfigError> {

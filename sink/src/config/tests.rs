@@ -41,7 +41,7 @@ fn every_key_can_be_set() {
     assert_eq!(config.source.position, Some(PositionType::PgLsn));
     assert_eq!(config.limits.max_age_ms, 250);
     assert!(!config.limits.respect_source_tx);
-    assert_eq!(config.compression, Compression::Zstd);
+    assert_eq!(config.encoding, Encoding::JsonlZstd);
     assert!(config.bucket.virtual_host);
     assert_eq!(config.metrics, None);
 }

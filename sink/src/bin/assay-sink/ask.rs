@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
-use sinks::format::{decode, row_seq_digest};
+use sinks::format::{Encoding, digest};
 use sinks::model::position::{Position, PositionRecord};
 use sinks::run::read;
 use sinks::run::recover::{Content, Depth, Recovered, recover};
@@ -137,15 +137,13 @@ async fn rows(opened: &Opened, found: &Recovered) -> Result<(), Failure> {
             let stored = read::get(&opened.env, &object.key, opened.patience()).await?;
             let wrong = |what: String| Failure::new(5, format!("integrity alarm: {:?}: {what}", object.key));
             let stored = stored.ok_or_else(|| wrong("it is missing".to_owned()))?;
-            let rows = decode(&object.format, &object.compression, &stored.bytes)
+            let (rows, digest) = Encoding::named(&object.format, &object.compression)
+                .and_then(|encoding| digest(encoding, &stored.bytes))
                 .map_err(|error| wrong(error.to_string()))?;
-            let digest = row_seq_digest(rows.iter().map(Vec::as_slice));
-            if rows.len() as u64 != object.rows || digest != object.row_seq_digest {
+            if rows != object.rows || digest != object.row_seq_digest {
                 return Err(wrong(format!(
-                    "{} rows with digest {digest}, {} with {} are recorded",
-                    rows.len(),
-                    object.rows,
-                    object.row_seq_digest
+                    "{rows} rows with digest {digest}, {} with {} are recorded",
+                    object.rows, object.row_seq_digest
                 )));
             }
         }

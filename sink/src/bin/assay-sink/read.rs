@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write as _};
 use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sinks::format::decode;
+use sinks::format::{DecodeError, Encoding, for_each_row};
 use sinks::model::key::TableSegment;
 use sinks::run::read::get;
 use sinks::run::recover::{Committed, Content, Depth, recover};
@@ -31,8 +31,7 @@ pub(crate) struct Read {
 struct Stored {
     seq: u64,
     key: String,
-    format: String,
-    compression: String,
+    encoding: Encoding,
 }
 
 #[derive(Serialize)]
@@ -48,7 +47,7 @@ impl Read {
         let found = recover(&opened.env, &opened.config.root, Depth::Manifest, &opened.patience()).await?;
         let mut tables: BTreeMap<String, Vec<Stored>> = BTreeMap::new();
         for entry in found.iter().flat_map(|found| &found.entries) {
-            for (table, stored) in objects(entry) {
+            for (table, stored) in objects(entry)? {
                 tables.entry(table).or_default().push(stored);
             }
         }
@@ -56,10 +55,10 @@ impl Read {
         let wanted = |table: &str| self.table.as_ref().is_none_or(|wanted| wanted == table);
         for (table, objects) in tables.iter().filter(|(table, _)| wanted(table)) {
             for object in objects {
-                let rows = rows(&opened, object).await?;
-                if rows.iter().try_for_each(|row| self.print(&mut out, table, object.seq, row)).is_err() {
-                    // Whoever closed the pipe does not want the rest.
-                    return Ok(DONE);
+                match rows(&opened, object, |row| self.print(&mut out, table, object.seq, row)).await {
+                    Ok(()) => {}
+                    Err(Ended::Closed) => return Ok(DONE),
+                    Err(Ended::Failed(failure)) => return Err(failure),
                 }
             }
         }
@@ -80,17 +79,34 @@ impl Read {
     }
 }
 
+/// Why printing ended early.
+enum Ended {
+    /// Whoever closed the pipe does not want the rest.
+    Closed,
+    Failed(Failure),
+}
+
+impl From<DecodeError> for Ended {
+    fn from(error: DecodeError) -> Self {
+        Self::Failed(Failure::new(5, format!("integrity alarm: {error}")))
+    }
+}
+
 /// An entry's objects with their tables, as keys name them.
-fn objects(entry: &Committed) -> Vec<(String, Stored)> {
+fn objects(entry: &Committed) -> Result<Vec<(String, Stored)>, Failure> {
+    let unknown = |key: &str, error: DecodeError| Failure::new(OWN_FAULT, format!("{key:?}: {error}"));
     let seq = entry.seq;
     match &entry.content {
         Content::Entry(entry) => entry
             .objects
             .iter()
-            .filter_map(|object| {
-                let table = TableSegment::new(&object.namespace, &object.table).ok()?.as_str().to_owned();
-                let (format, compression) = (object.format.clone(), object.compression.clone());
-                Some((table, Stored { seq, key: object.key.clone(), format, compression }))
+            .map(|object| {
+                let table = TableSegment::new(&object.namespace, &object.table)
+                    .map_err(|error| Failure::new(OWN_FAULT, error.to_string()))?;
+                let key = object.key.clone();
+                let encoding = Encoding::named(&object.format, &object.compression)
+                    .map_err(|error| unknown(&key, error))?;
+                Ok((table.as_str().to_owned(), Stored { seq, key, encoding }))
             })
             .collect(),
         // An inventory has kept the key, whose extension says the same.
@@ -98,26 +114,22 @@ fn objects(entry: &Committed) -> Vec<(String, Stored)> {
             .objects
             .iter()
             .map(|object| {
-                let name = object.key.rsplit('/').next().unwrap_or_default();
-                let (format, compression) = match name.split_once('.').unwrap_or_default().1 {
-                    "jsonl" => ("jsonl", "none"),
-                    "jsonl.gz" => ("jsonl", "gzip"),
-                    "jsonl.zst" => ("jsonl", "zstd"),
-                    other => (other, "none"),
-                };
-                let (format, compression) = (format.to_owned(), compression.to_owned());
-                (object.table.clone(), Stored { seq, key: object.key.clone(), format, compression })
+                let key = object.key.clone();
+                let encoding = Encoding::of_key(&key).map_err(|error| unknown(&key, error))?;
+                Ok((object.table.clone(), Stored { seq, key, encoding }))
             })
             .collect(),
     }
 }
 
-async fn rows(opened: &Opened, object: &Stored) -> Result<Vec<Vec<u8>>, Failure> {
-    let stored = get(&opened.env, &object.key, opened.patience()).await?;
-    let wrong = |what: String| Failure::new(5, format!("integrity alarm: {:?}: {what}", object.key));
-    let stored = stored.ok_or_else(|| wrong("a referenced object is missing".to_owned()))?;
-    decode(&object.format, &object.compression, &stored.bytes).map_err(|error| match error {
-        sinks::format::DecodeError::Unknown(_) => Failure::new(OWN_FAULT, error.to_string()),
-        _ => wrong(error.to_string()),
-    })
+async fn rows(
+    opened: &Opened,
+    object: &Stored,
+    mut print: impl FnMut(&[u8]) -> std::io::Result<()>,
+) -> Result<(), Ended> {
+    let failed = |error| Ended::Failed(Failure::from(error));
+    let stored = get(&opened.env, &object.key, opened.patience()).await.map_err(failed)?;
+    let missing = || Failure::new(5, format!("integrity alarm: {:?} is missing", object.key));
+    let stored = stored.ok_or_else(|| Ended::Failed(missing()))?;
+    for_each_row(object.encoding, &stored.bytes, |row| print(row).map_err(|_| Ended::Closed))
 }

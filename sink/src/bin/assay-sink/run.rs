@@ -180,7 +180,7 @@ async fn deliver(
         batcher: Batcher::new(
             Transactions::new(&opened.config.source, resume),
             opened.config.limits,
-            opened.config.compression,
+            opened.config.encoding,
         ),
         metrics: metrics.clone(),
         max_age: Duration::from_millis(opened.config.limits.max_age_ms),
