@@ -14,6 +14,7 @@
 //! | [`position`] | source positions: canonical bytes, digests, order |
 //! | [`events`] | the events of a campaign |
 //! | [`visible`] | what a consumer of a campaign's bucket sees |
+//! | [`reach`] | what HEAD of a running pipeline reaches |
 //! | [`names`] | object keys |
 //! | [`rows`] | rows of data objects |
 //! | [`expected`] | what the source says it wrote |
@@ -30,6 +31,7 @@ pub mod json;
 pub mod manifest;
 pub mod names;
 pub mod position;
+pub mod reach;
 pub mod report;
 pub mod rows;
 pub mod visible;

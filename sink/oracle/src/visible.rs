@@ -1,5 +1,5 @@
-//! Judges what a consumer of a bucket sees while a campaign runs, and once more when it is over: every object
-//! below a prefix holds lines of events, and each event that was produced is visible exactly once.
+//! Judges what a consumer of a bucket sees while a campaign runs, and once more when it is over: every visible
+//! object holds lines of events, and each event that was produced is visible exactly once.
 //!
 //! A [`Ledger`] reads each object once, at first sight, and keeps its entity tag: an object that changes or goes
 //! away later is a finding. A listing is no snapshot, so a gap is only what was missing below the highest event
@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use crate::bucket::{Bucket, Listed, ReadError};
 use crate::events::{Place, Workload};
+use crate::reach::Reach;
 use crate::report::{Kind, Report};
 
 /// Objects that are fetched at once.
@@ -73,11 +74,38 @@ impl Seen {
     }
 }
 
+/// What a consumer sees.
+#[derive(Clone, Debug)]
+pub enum Scope {
+    /// Every object below a prefix.
+    Prefix(String),
+    /// Every data object that the HEADs of these pipelines reach.
+    Pipelines(Vec<Reach>),
+}
+
+impl Scope {
+    /// All of it, as listings have it.
+    async fn listing(&mut self, bucket: &Bucket) -> Result<BTreeMap<String, Listed>, ReadError> {
+        let reaches = match self {
+            Self::Prefix(prefix) => return bucket.list(prefix).await,
+            Self::Pipelines(reaches) => reaches,
+        };
+        let mut all = BTreeMap::new();
+        for reach in reaches {
+            reach.advance(bucket).await?;
+            // After HEAD was read: an object is written before anything reaches it.
+            let listing = bucket.list(reach.root()).await?;
+            all.extend(listing.into_iter().filter(|(key, _)| reach.objects.contains(key)));
+        }
+        Ok(all)
+    }
+}
+
 /// What was judged so far.
 #[derive(Debug)]
 pub struct Ledger {
     workload: Workload,
-    prefix: String,
+    scope: Scope,
     objects: BTreeMap<String, Listed>,
     seen: Vec<Seen>,
     report: Report,
@@ -87,10 +115,16 @@ pub struct Ledger {
 impl Ledger {
     /// Of a bucket of which nothing was read yet.
     #[must_use]
-    pub fn new(workload: Workload, prefix: &str) -> Self {
+    pub fn new(workload: Workload, scope: Scope) -> Self {
         let seen = vec![Seen::default(); workload.partitions as usize];
-        let report = Report { subject: format!("visible {prefix}"), ..Report::default() };
-        Self { workload, prefix: prefix.to_owned(), objects: BTreeMap::new(), seen, report, samples: 0 }
+        let subject = match &scope {
+            Scope::Prefix(prefix) => format!("visible {prefix}"),
+            Scope::Pipelines(reaches) => {
+                format!("reachable {}", reaches.iter().map(Reach::root).collect::<Vec<_>>().join(" "))
+            }
+        };
+        let report = Report { subject, ..Report::default() };
+        Self { workload, scope, objects: BTreeMap::new(), seen, report, samples: 0 }
     }
 
     /// Findings and statistics so far.
@@ -116,7 +150,7 @@ impl Ledger {
     /// # Errors
     /// [`ReadError`]: the bucket could not be read; what was judged stands, and the next sample goes on.
     pub async fn sample(&mut self, bucket: &Bucket) -> Result<(), ReadError> {
-        let listing = bucket.list(&self.prefix).await?;
+        let listing = self.scope.listing(bucket).await?;
         for (key, known) in &self.objects {
             match listing.get(key) {
                 Some(now) if now == known => {}
@@ -237,15 +271,15 @@ impl Ledger {
 /// [`ReadError`].
 pub async fn judge(
     bucket: &Bucket,
-    prefix: &str,
+    scope: Scope,
     workload: Workload,
     produced: &[u64],
 ) -> Result<Report, ReadError> {
-    let mut ledger = Ledger::new(workload, prefix);
+    let mut ledger = Ledger::new(workload, scope);
     ledger.sample(bucket).await?;
     ledger.sample(bucket).await?;
     let before = ledger.objects.clone();
-    if bucket.list(prefix).await? != before {
+    if ledger.scope.listing(bucket).await? != before {
         ledger.report.inconclusive.push("the bucket still changes".to_owned());
     }
     if produced.len() != workload.partitions as usize {
@@ -253,6 +287,9 @@ pub async fn judge(
         ledger.report.inconclusive.push(reason);
     }
     ledger.finish(produced);
-    ledger.report.statistics.pending_uploads = bucket.uploads(prefix).await?;
+    ledger.report.statistics.pending_uploads = match &ledger.scope {
+        Scope::Prefix(prefix) => bucket.uploads(prefix).await?,
+        Scope::Pipelines(_) => 0,
+    };
     Ok(ledger.report)
 }

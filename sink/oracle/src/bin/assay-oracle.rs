@@ -10,8 +10,9 @@ use assay_oracle::bucket::{Access, Bucket, ReadError};
 use assay_oracle::durable::{self, Subject};
 use assay_oracle::events::Workload;
 use assay_oracle::expected::Expected;
+use assay_oracle::reach::Reach;
 use assay_oracle::report::{Report, Verdict};
-use assay_oracle::visible;
+use assay_oracle::visible::{self, Scope};
 use clap::{Args, Parser, Subcommand};
 
 /// Judges what a sink left in a bucket, with a decoder of its own.
@@ -72,9 +73,12 @@ struct Durable {
 struct Visible {
     #[command(flatten)]
     place: Place,
-    /// What every object's key begins with.
+    /// What every object's key begins with; of pipelines, their prefix.
     #[arg(long)]
     prefix: String,
+    /// A durable_v2 pipeline, given once for each: only what their HEADs reach is visible then.
+    #[arg(long)]
+    pipeline: Vec<String>,
     /// The seed of the events.
     #[arg(long)]
     seed: u64,
@@ -126,9 +130,15 @@ async fn visible(options: &Visible) -> Result<Report, (u8, String)> {
     let bucket = Bucket::new(&access(&options.place).map_err(|why| (USAGE, why))?);
     let partitions = u32::try_from(options.produced.len()).map_err(|why| (USAGE, why.to_string()))?;
     let workload = Workload { seed: options.seed, partitions, keys: options.keys };
-    visible::judge(&bucket, &options.prefix, workload, &options.produced)
-        .await
-        .map_err(|error| unread(&error))
+    let scope = if options.pipeline.is_empty() {
+        Scope::Prefix(options.prefix.clone())
+    } else {
+        let subject =
+            |pipeline: &String| Subject { prefix: options.prefix.clone(), pipeline: pipeline.clone() };
+        Scope::Pipelines(options.pipeline.iter().map(|pipeline| Reach::new(&subject(pipeline))).collect())
+    };
+    let judged = visible::judge(&bucket, scope, workload, &options.produced);
+    judged.await.map_err(|error| unread(&error))
 }
 
 fn unread(error: &ReadError) -> (u8, String) {

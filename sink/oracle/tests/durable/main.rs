@@ -4,6 +4,8 @@ mod command;
 mod forge;
 
 use assay_oracle::bucket::ReadError;
+use assay_oracle::durable::Subject;
+use assay_oracle::reach::Reach;
 use assay_oracle::report::Verdict;
 use assay_server::Rule;
 use forge::{Forge, ROOT, framed, lsn, object, position, row, sha, wanted, words};
@@ -21,6 +23,25 @@ async fn an_honest_bucket_is_clean() {
     assert_eq!((s.entries, s.objects, s.seq, s.rev, s.listed), (3, 6, 3, 4, 10));
     assert_eq!(s.rows["public.a"], 6);
     assert_eq!((s.orphans, s.repeated_rows), (0, 0));
+}
+
+#[tokio::test]
+async fn what_head_reaches_is_followed_while_it_runs() {
+    let forge = Forge::three();
+    let entry = forge.key("entries", 1);
+    let stored = forge.stored().await;
+    let subject = Subject { prefix: "cdc".to_owned(), pipeline: "orders".to_owned() };
+    let mut reach = Reach::new(&subject);
+    for _ in 0..2 {
+        reach.advance(&stored.bucket()).await.unwrap();
+        assert_eq!((reach.root(), reach.objects.len()), (ROOT, 6));
+    }
+    let mut nowhere = Reach::new(&Subject { pipeline: "elsewhere".to_owned(), ..subject.clone() });
+    nowhere.advance(&stored.bucket()).await.unwrap();
+    assert!(nowhere.objects.is_empty());
+    stored.client().delete_object().bucket("lake").key(&entry).send().await.unwrap();
+    let error = Reach::new(&subject).advance(&stored.bucket()).await.unwrap_err();
+    assert!(error.to_string().contains(&entry), "{error}");
 }
 
 #[tokio::test]

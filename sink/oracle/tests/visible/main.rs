@@ -3,7 +3,7 @@
 use assay_oracle::bucket::{Access, Bucket, ReadError};
 use assay_oracle::events::{Place, Workload};
 use assay_oracle::report::{Report, Verdict};
-use assay_oracle::visible::{self, Ledger};
+use assay_oracle::visible::{self, Ledger, Scope};
 use assay_server::{Rule, Server};
 use aws_sdk_s3::Client;
 use aws_sdk_s3::primitives::ByteStream;
@@ -67,12 +67,16 @@ impl Store {
     }
 
     async fn judged(&self) -> Report {
-        visible::judge(&self.bucket(), "job/", WORKLOAD, &[100, 100]).await.expect("a bucket that answers")
+        visible::judge(&self.bucket(), job(), WORKLOAD, &[100, 100]).await.expect("a bucket that answers")
     }
 
     async fn found(&self) -> String {
         words(&self.judged().await)
     }
+}
+
+fn job() -> Scope {
+    Scope::Prefix("job/".to_owned())
 }
 
 fn key(partition: u32, from: u64) -> String {
@@ -131,7 +135,7 @@ async fn what_is_wrong_at_the_end_is_found() {
 async fn an_object_that_is_judged_may_not_change_or_go() {
     let store = Store::honest().await;
     let bucket = store.bucket();
-    let mut ledger = Ledger::new(WORKLOAD, "job/");
+    let mut ledger = Ledger::new(WORKLOAD, job());
     ledger.sample(&bucket).await.unwrap();
     assert_eq!((ledger.distinct(), ledger.samples(), words(ledger.report())), (200, 1, String::new()));
     let mut reversed: Vec<String> = (50..60).map(|seq| line(1, seq) + "\n").collect();
@@ -148,7 +152,7 @@ async fn an_object_that_is_judged_may_not_change_or_go() {
 async fn a_pane_that_is_listed_late_is_no_gap_and_one_that_stays_away_is() {
     let store = Store::new().await;
     let bucket = store.bucket();
-    let mut ledger = Ledger::new(WORKLOAD, "job/");
+    let mut ledger = Ledger::new(WORKLOAD, job());
     store.pane(0, 0, 10).await;
     store.pane(0, 20, 30).await;
     ledger.sample(&bucket).await.unwrap();
@@ -177,7 +181,7 @@ async fn pending_uploads_are_evidence_and_no_finding() {
 async fn a_store_that_does_not_answer_is_told_and_a_later_sample_goes_on() {
     let store = Store::honest().await;
     let bucket = store.bucket();
-    let mut ledger = Ledger::new(WORKLOAD, "job/");
+    let mut ledger = Ledger::new(WORKLOAD, job());
     let rule: Rule = "name=away operation=GetObject nth=7 effect=refuse code=SlowDown".parse().unwrap();
     let fault = store.server.fault(rule).unwrap();
     assert!(matches!(ledger.sample(&bucket).await, Err(ReadError::Unavailable { .. })));
