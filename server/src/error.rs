@@ -108,6 +108,8 @@ codes! {
     NoSuchBucket 404 "The specified bucket does not exist"
     /// No such key, or its current version is a delete marker.
     NoSuchKey 404 "The specified key does not exist."
+    /// The bucket has no lifecycle.
+    NoSuchLifecycleConfiguration 404 "The lifecycle configuration does not exist"
     /// The bucket has no tags.
     NoSuchTagSet 404 "The TagSet does not exist"
     /// No such multipart upload of this key.

@@ -23,6 +23,7 @@ mod fault;
 mod http;
 mod instant;
 mod journal;
+mod lifecycle;
 mod names;
 mod op;
 mod precondition;

@@ -35,10 +35,12 @@ operations! {
     CreateBucket
     CreateMultipartUpload
     DeleteBucket
+    DeleteBucketLifecycle
     DeleteBucketTagging
     DeleteObject
     DeleteObjectTagging
     DeleteObjects
+    GetBucketLifecycleConfiguration
     GetBucketLocation
     GetBucketTagging
     GetBucketVersioning
@@ -53,6 +55,7 @@ operations! {
     ListObjects
     ListObjectsV2
     ListParts
+    PutBucketLifecycleConfiguration
     PutBucketTagging
     PutBucketVersioning
     PutObject
@@ -66,6 +69,20 @@ impl Operation {
     /// inside the form, and asks before a request across origins without signing at all.
     pub(crate) fn comes_unsigned(self) -> bool {
         matches!(self, Self::Unsupported("PostObject" | "CORSPreflight"))
+    }
+
+    /// Whether it is about uploads that are open.
+    pub(crate) fn is_about_uploads(self) -> bool {
+        matches!(
+            self,
+            Self::AbortMultipartUpload
+                | Self::CompleteMultipartUpload
+                | Self::CreateMultipartUpload
+                | Self::ListMultipartUploads
+                | Self::ListParts
+                | Self::UploadPart
+                | Self::UploadPartCopy
+        )
     }
 }
 
@@ -212,7 +229,7 @@ const BUCKET: &[(&str, [Option<Operation>; 4])] = &[
     ("encryption", [Some(U("GetBucketEncryption")), Some(U("PutBucketEncryption")), None, Some(U("DeleteBucketEncryption"))]),
     ("intelligent-tiering", [Some(U("GetBucketIntelligentTieringConfiguration")), Some(U("PutBucketIntelligentTieringConfiguration")), None, Some(U("DeleteBucketIntelligentTieringConfiguration"))]),
     ("inventory", [Some(U("GetBucketInventoryConfiguration")), Some(U("PutBucketInventoryConfiguration")), None, Some(U("DeleteBucketInventoryConfiguration"))]),
-    ("lifecycle", [Some(U("GetBucketLifecycleConfiguration")), Some(U("PutBucketLifecycleConfiguration")), None, Some(U("DeleteBucketLifecycle"))]),
+    ("lifecycle", [Some(Operation::GetBucketLifecycleConfiguration), Some(Operation::PutBucketLifecycleConfiguration), None, Some(Operation::DeleteBucketLifecycle)]),
     ("location", [Some(Operation::GetBucketLocation), None, None, None]),
     ("logging", [Some(U("GetBucketLogging")), Some(U("PutBucketLogging")), None, None]),
     ("metadataConfiguration", [Some(U("GetBucketMetadataConfiguration")), None, Some(U("CreateBucketMetadataConfiguration")), Some(U("DeleteBucketMetadataConfiguration"))]),

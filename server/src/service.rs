@@ -344,6 +344,12 @@ impl Service {
             *body = Shaped::new(plain, shape, || "a fault broke the body off".into()).boxed();
         }
         let home = self.store_of(verified.access_key.as_deref()).await.map_err(S3Error::from)?;
+        if operation.is_about_uploads()
+            && let Performer::Here(Target::Bucket(bucket) | Target::Object(bucket, _)) = &performer
+            && let Some(abort) = home.abort_due(bucket, now)
+        {
+            op::to_its_end(abort).await.map_err(S3Error::from)?;
+        }
         let store = plan.store(&home, matches!(head.method, Method::GET | Method::HEAD));
         let late = plan.late(&self.faults);
         let again = if plan.twice() { Some(copy(body, &verified).await?) } else { None };

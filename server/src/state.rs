@@ -92,7 +92,7 @@ impl Service {
     pub(crate) fn new_bucket(&self) -> Bucket {
         let created = (self.settings.clock)().whole_second();
         let region = self.settings.region.clone();
-        Bucket { created, region, versioning: Versioning::Off, tags: Vec::new() }
+        Bucket { created, region, versioning: Versioning::Off, tags: Vec::new(), lifecycle: None }
     }
 
     /// Makes the buckets that are there from the start.

@@ -141,7 +141,7 @@ macro_rules! for_each_group {
 
 for_each_group![
     put, copy, complete, delete, get, range, retry, keys, multipart, checksum, listing, versions, object,
-    reports, choices,
+    lifecycle, reports, choices,
 ];
 
 /// A replay that takes whatever comes would prove nothing.

@@ -118,7 +118,8 @@ pub(super) async fn create(call: &mut Call<'_>, bucket: &BucketName) -> Answer {
     // In us-east-1 alone creating one's own bucket again succeeds (S3 API Reference, CreateBucket), though not
     // with tags, even the same ones (recorded).
     let again = !elsewhere && tags.is_empty();
-    let record = Bucket { created: call.now.whole_second(), region, versioning: Versioning::Off, tags };
+    let created = call.now.whole_second();
+    let record = Bucket { created, region, versioning: Versioning::Off, tags, lifecycle: None };
     match call.store.create_bucket(bucket, record).await {
         Err(crate::store::StoreError::BucketExists(_)) if again => {}
         created => created?,

@@ -15,13 +15,20 @@ impl Call<'_> {
         &self,
         write: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let Some(late) = self.late else { return Begun(Some(Box::pin(write))).await };
+        let Some(late) = self.late else { return to_its_end(write).await };
         let later = tokio::spawn(async move {
             tokio::time::sleep(late).await;
             write.await
         });
         later.await.unwrap_or_else(|gone| Err(IndexError::unknown("waiting for a late write", gone).into()))
     }
+}
+
+/// Runs a write that goes on when its caller is dropped.
+pub(crate) fn to_its_end<T: Send + 'static>(
+    write: impl Future<Output = T> + Send + 'static,
+) -> impl Future<Output = T> + Send {
+    Begun(Some(Box::pin(write)))
 }
 
 /// A write that goes on as a task of its own when its caller drops it: the index runs it in any case, and the file

@@ -5,7 +5,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{
     Answer, attributes, document, etag_of, invalid_argument, made_etag, multipart, object, set,
-    set_encryption, set_version, tagging,
+    set_encryption, set_expiry, set_version, tagging,
 };
 use crate::checksum::{self, Algorithm, Checksum, Hasher, Value};
 use crate::deviation::Moment;
@@ -182,6 +182,7 @@ pub(super) async fn whole(call: &Call<'_>, bucket: &BucketName, key: &Key) -> An
     });
     set_encryption(&mut response);
     set_version(&mut response, placed.version.as_ref());
+    set_expiry(&mut response, placed.expiry.as_ref());
     if let Some(version) = source_version {
         set(&mut response, "x-amz-copy-source-version-id", version.as_str());
     }

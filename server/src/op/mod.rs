@@ -8,6 +8,7 @@ mod delete;
 mod deviant;
 mod encoded_word;
 mod intake;
+mod lifecycle;
 mod list;
 mod list_objects;
 mod multipart;
@@ -16,12 +17,14 @@ mod object_attributes;
 mod refusal;
 mod tagging;
 
+pub(crate) use self::commit::to_its_end;
 pub(crate) use self::deviant::{State, ask, needs_no_store};
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::error::{Code, S3Error};
 use crate::etag::quoted;
+use crate::lifecycle::Due;
 use crate::names::VersionId;
 use crate::precondition::WriteCondition;
 use crate::route::{Operation, Target};
@@ -64,6 +67,9 @@ async fn dispatch(operation: Operation, target: Target, call: &mut Call<'_>) -> 
             Op::GetBucketTagging => tagging::get_bucket(call, &bucket),
             Op::PutBucketTagging => tagging::put_bucket(call, &bucket).await,
             Op::DeleteBucketTagging => tagging::delete_bucket(call, &bucket).await,
+            Op::GetBucketLifecycleConfiguration => lifecycle::get(call, &bucket),
+            Op::PutBucketLifecycleConfiguration => lifecycle::put(call, &bucket).await,
+            Op::DeleteBucketLifecycle => lifecycle::delete(call, &bucket).await,
             Op::ListObjects => list_objects::v1(call, &bucket),
             Op::ListObjectsV2 => list_objects::v2(call, &bucket),
             Op::ListObjectVersions => list::versions(call, &bucket),
@@ -133,6 +139,14 @@ fn set(response: &mut Response<Body>, name: &'static str, value: impl AsRef<[u8]
 fn set_version(response: &mut Response<Body>, version: Option<&VersionId>) {
     if let Some(version) = version {
         set(response, "x-amz-version-id", version.as_str());
+    }
+}
+
+/// When the object expires, and by which rule (S3 API Reference, `x-amz-expiration`: the rule's id is URL-encoded).
+fn set_expiry(response: &mut Response<Body>, expiry: Option<&Due>) {
+    if let Some(Due { at, rule }) = expiry {
+        let rule = list::url_encoded(rule);
+        set(response, "x-amz-expiration", format!("expiry-date=\"{}\", rule-id=\"{rule}\"", at.http_date()));
     }
 }
 

@@ -2,23 +2,25 @@
 
 use std::str::FromStr as _;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 
 use super::list::{initiator, owner};
 use super::{
     Answer, answer, attributes, document, etag_of, intake, invalid_argument, list, set, set_encryption,
-    set_version, tagging,
+    set_expiry, set_version, tagging,
 };
 use crate::body::DigestForm;
 use crate::checksum::{self, Algorithm, Checksum, MultipartChecksum, Value};
 use crate::deviation::Moment;
 use crate::error::{Code, S3Error};
 use crate::etag;
+use crate::lifecycle::Due;
 use crate::names::{BucketName, Key, sequenced_id};
 use crate::precondition::Verb;
 use crate::service::Call;
 use crate::store::model::{Blob, Part, Upload};
 use crate::store::{CompleteRequest, Completed, Completion, Listed, StoreError};
+use crate::stream::Body;
 use crate::xml::Element;
 
 /// Part numbers go up to this (S3 User Guide, "Multipart upload limits").
@@ -36,18 +38,28 @@ pub(super) async fn create(call: &Call<'_>, bucket: &BucketName, key: &Key) -> A
     };
     let checksum = upload.checksum;
     let random: [u8; 24] = call.service.random();
-    let id = call.store.create_upload(bucket, key, upload, move |seq| sequenced_id(seq, &random)).await?;
+    let (id, abort) =
+        call.store.create_upload(bucket, key, upload, move |seq| sequenced_id(seq, &random)).await?;
     let mut response = document("InitiateMultipartUploadResult", |w| {
         w.text("Bucket", bucket.as_str());
         w.text("Key", key.as_str());
         w.text("UploadId", &id);
     });
     set_encryption(&mut response);
+    set_abort(&mut response, abort.as_ref());
     if let Some((algorithm, kind)) = checksum {
         set(&mut response, "x-amz-checksum-algorithm", algorithm.as_str());
         set(&mut response, "x-amz-checksum-type", kind.as_str());
     }
     Ok(response)
+}
+
+/// When the bucket's lifecycle aborts the upload, and by which rule.
+fn set_abort(response: &mut Response<Body>, abort: Option<&Due>) {
+    if let Some(Due { at, rule }) = abort {
+        set(response, "x-amz-abort-date", at.http_date());
+        set(response, "x-amz-abort-rule-id", rule);
+    }
 }
 
 /// The upload that the request names.
@@ -141,6 +153,7 @@ pub(super) async fn complete(call: &mut Call<'_>, bucket: &BucketName, key: &Key
     });
     set_encryption(&mut response);
     set_version(&mut response, placed.version.as_ref());
+    set_expiry(&mut response, placed.expiry.as_ref());
     Ok(response)
 }
 
@@ -236,7 +249,7 @@ pub(super) fn list_parts(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Ans
     let store = &call.store;
     let (upload, parts, truncated) =
         store.parts(bucket, key, upload_id(call), after, list::page_size(max))?;
-    Ok(document("ListPartsResult", |w| {
+    let mut response = document("ListPartsResult", |w| {
         w.text("Bucket", bucket.as_str());
         w.text("Key", key.as_str());
         w.text("UploadId", &upload.id);
@@ -263,7 +276,9 @@ pub(super) fn list_parts(call: &Call<'_>, bucket: &BucketName, key: &Key) -> Ans
                 }
             });
         }
-    }))
+    });
+    set_abort(&mut response, store.bucket(bucket)?.abort_of(key, upload.initiated).as_ref());
+    Ok(response)
 }
 
 #[cfg(test)]

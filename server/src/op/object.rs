@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::{
     Answer, answer, attributes, etag_of, intake, invalid_argument, made_etag, set, set_encryption,
-    set_version, tagging,
+    set_expiry, set_version, tagging,
 };
 use crate::body::DigestForm;
 use crate::checksum::{Algorithm, Checksum};
@@ -53,6 +53,7 @@ pub(super) async fn put(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> 
     set_encryption(&mut response);
     // Under suspended versioning reads and copies name the null version, and this does not (recorded).
     set_version(&mut response, placed.version.as_ref().filter(|version| **version != VersionId::Null));
+    set_expiry(&mut response, placed.expiry.as_ref());
     attributes::set_checksum(&mut response, checksum.as_ref());
     Ok(response)
 }
@@ -111,6 +112,7 @@ fn read(call: &Call<'_>, bucket: &BucketName, key: &Key, with_body: bool) -> Ans
     let wanted = Wanted::select(call, &found, object, part_number)?;
     let mut response = answer(if wanted.partial { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK });
     attributes::describe(&mut response, &found.version, object, found.versioned);
+    set_expiry(&mut response, found.expiry.as_ref());
     if headers.get("x-amz-checksum-mode").is_some_and(|mode| mode.as_bytes().eq_ignore_ascii_case(b"enabled"))
     {
         attributes::set_checksum(&mut response, wanted.checksum.as_ref());

@@ -174,7 +174,8 @@ fn read_tags(set: &Element, name: &str) -> Result<Vec<Pair>, S3Error> {
     Ok(tags)
 }
 
-fn check(key: &str, value: &str) -> Result<(), S3Error> {
+/// Refuses a tag that breaks the rules for tags.
+pub(super) fn check(key: &str, value: &str) -> Result<(), S3Error> {
     let allowed =
         |text: &str| text.chars().all(|c| c.is_alphanumeric() || c.is_whitespace() || "_.:/=+-@".contains(c));
     let error = |message| S3Error::new(Code::InvalidTag).message(message).extra("TagKey", key);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::model::{Bucket, Part, Upload, Version};
 use super::{
     Decided, Store, StoreError, forget, index::IndexError, index::Rows, index::RowsMut, rows, seek_within,
@@ -19,7 +21,7 @@ impl Store {
             if rows.get(&row)?.is_some() {
                 return Ok(Err(StoreError::BucketExists(name.as_str().to_owned())));
             }
-            rows.put(&row, rows::encode(&bucket)?)?;
+            rows.put(&row, encode(&bucket)?)?;
             Ok(Ok(()))
         })
         .await
@@ -44,7 +46,7 @@ impl Store {
         self.decide(move |rows| {
             let Some(mut bucket) = find(rows, &name)? else { return Ok(Err(missing(&name))) };
             change(&mut bucket);
-            rows.put(&rows::bucket(name.as_str()), rows::encode(&bucket)?)?;
+            rows.put(&rows::bucket(name.as_str()), encode(&bucket)?)?;
             Ok(Ok(()))
         })
         .await
@@ -62,6 +64,7 @@ impl Store {
         async move {
             let files = store.decide(move |rows| remove(rows, &name)).await?;
             store.release(&files);
+            store.look_again(); // keeps no day of a bucket that is gone
             Ok(())
         }
     }
@@ -85,7 +88,7 @@ impl Store {
             }
             let name = rows::bucket_of(&key)
                 .ok_or_else(|| IndexError::Damaged { row: key.clone(), cause: "no bucket name".into() })?;
-            found.push((name.to_owned(), rows::decode(&key, &value)?.0));
+            found.push((name.to_owned(), decode(&key, &value)?));
             from = successor(&key);
         }
         Ok((found, false))
@@ -94,7 +97,23 @@ impl Store {
 
 pub(super) fn find(rows: &(impl Rows + ?Sized), name: &BucketName) -> Result<Option<Bucket>, IndexError> {
     let row = rows::bucket(name.as_str());
-    rows.get(&row)?.map(|value| rows::decode(&row, &value).map(|(bucket, _)| bucket)).transpose()
+    rows.get(&row)?.map(|value| decode(&row, &value)).transpose()
+}
+
+fn encode(bucket: &Bucket) -> Result<Bytes, IndexError> {
+    let record = rows::encode(bucket)?;
+    match &bucket.lifecycle {
+        None => Ok(record),
+        Some(lifecycle) => Ok([record, rows::encode(&**lifecycle)?].concat().into()),
+    }
+}
+
+fn decode(row: &[u8], value: &[u8]) -> Result<Bucket, IndexError> {
+    let (mut bucket, rest) = rows::decode::<Bucket>(row, value)?;
+    if !rest.is_empty() {
+        bucket.lifecycle = Some(Arc::new(rows::decode(row, rest)?.0));
+    }
+    Ok(bucket)
 }
 
 pub(super) fn missing(name: &BucketName) -> StoreError {

@@ -246,6 +246,7 @@ impl Store {
             })
             .await?;
         self.release(&gone);
+        self.look_again();
         Ok(())
     }
 }

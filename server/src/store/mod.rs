@@ -10,6 +10,7 @@ mod deviant;
 pub(crate) mod disk;
 mod file;
 pub(crate) mod index;
+mod lifecycle;
 mod listing;
 pub(crate) mod memory;
 pub(crate) mod model;
@@ -22,9 +23,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use self::blob::Blobs;
 use self::index::{Index, IndexError, Rows, RowsMut};
+use self::lifecycle::Swept;
 use self::model::{Blob, Part};
 use crate::instant::Instant;
 use crate::names::VersionId;
@@ -99,6 +102,7 @@ pub(crate) struct Store {
     blobs: Arc<Blobs>,
     /// Whether what its writes do does not last.
     forgets: bool,
+    swept: Mutex<Swept>,
 }
 
 impl Store {
@@ -116,7 +120,7 @@ impl Store {
                 Ok(next)
             })
             .await?;
-        let store = Self { index, blobs: Arc::new(Blobs::new(files, generation)), forgets: false };
+        let store = Self::new(index, Arc::new(Blobs::new(files, generation)), false);
         let snapshot = store.index.snapshot()?;
         let swept =
             store.blobs.sweep(|id| Ok::<_, StoreError>(snapshot.get(&rows::piece(id, 0))?.is_some()))?;
@@ -125,6 +129,10 @@ impl Store {
         }
         drop(snapshot);
         Ok(Arc::new(store))
+    }
+
+    fn new(index: Arc<dyn Index>, blobs: Arc<Blobs>, forgets: bool) -> Self {
+        Self { index, blobs, forgets, swept: Mutex::default() }
     }
 
     /// Takes in a body of about `expected` bytes.
@@ -143,13 +151,13 @@ impl Store {
     /// The same store, in which every write decides and answers and leaves nothing behind.
     pub(crate) fn forgetting(&self) -> Arc<Self> {
         let index = Arc::new(bent::Forgetting(self.index.clone()));
-        Arc::new(Self { index, blobs: self.blobs.clone(), forgets: true })
+        Arc::new(Self::new(index, self.blobs.clone(), true))
     }
 
     /// The state as it is now, for good.
     pub(crate) fn frozen(self: &Arc<Self>) -> Result<Arc<Self>, StoreError> {
         let index = bent::Frozen::new(self.image()?);
-        Ok(Arc::new(Self { index: Arc::new(index), blobs: self.blobs.clone(), forgets: false }))
+        Ok(Arc::new(Self::new(Arc::new(index), self.blobs.clone(), false)))
     }
 
     /// Removes the files of bodies whose records are gone. Where nothing lasts, no record is; the file of a body
@@ -198,6 +206,7 @@ impl Store {
             })
             .await?;
         self.release(&gone);
+        self.look_again();
         Ok(())
     }
 }

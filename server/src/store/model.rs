@@ -1,11 +1,14 @@
 //! What the store keeps: records without I/O. Fields are only ever added at the end and with a new
 //! format number, since the encoding is positional.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::checksum;
 use crate::instant::Instant;
-use crate::names::VersionId;
+use crate::lifecycle::{Due, Lifecycle};
+use crate::names::{Key, VersionId};
 
 /// A name and a value, as in headers, metadata and tags.
 pub(crate) type Pair = (String, String);
@@ -26,6 +29,21 @@ pub(crate) struct Bucket {
     pub(crate) region: String,
     pub(crate) versioning: Versioning,
     pub(crate) tags: Vec<Pair>,
+    /// A record of its own behind this one, so that a bucket without one costs nothing more.
+    #[serde(skip)]
+    pub(crate) lifecycle: Option<Arc<Lifecycle>>,
+}
+
+impl Bucket {
+    /// When an object of this bucket expires while it is current.
+    pub(crate) fn expiry_of(&self, key: &Key, object: &Object, last_modified: Instant) -> Option<Due> {
+        self.lifecycle.as_ref()?.expiry_of(key.as_str(), object.size, &object.tags, last_modified)
+    }
+
+    /// When an upload that began at `initiated` is to be aborted.
+    pub(crate) fn abort_of(&self, key: &Key, initiated: Instant) -> Option<Due> {
+        self.lifecycle.as_ref()?.abort_of(key.as_str(), initiated)
+    }
 }
 
 /// One version of an object, or a delete marker.

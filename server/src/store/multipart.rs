@@ -13,6 +13,7 @@ use crate::checksum::{self, Checksum};
 use crate::deviation::Deviation;
 use crate::etag;
 use crate::instant::Instant;
+use crate::lifecycle::Due;
 use crate::names::{BucketName, Key, sequence_of};
 use crate::precondition::WriteCondition;
 
@@ -67,7 +68,8 @@ pub(crate) struct Completed {
 }
 
 impl Store {
-    /// Begins an upload; `name` makes its id from its place in the order of commits.
+    /// Begins an upload; `name` makes its id from its place in the order of commits. Gives the id back, and when the
+    /// bucket's lifecycle aborts the upload.
     ///
     /// # Errors
     /// `NoSuchBucket`.
@@ -77,16 +79,15 @@ impl Store {
         key: &Key,
         mut upload: Upload,
         name: impl FnOnce(u64) -> String + Send + 'static,
-    ) -> Result<String, StoreError> {
+    ) -> Result<(String, Option<Due>), StoreError> {
         let (bucket, key) = (bucket.clone(), key.clone());
         self.decide(move |rows| {
-            if find(rows, &bucket)?.is_none() {
-                return Ok(Err(missing(&bucket)));
-            }
+            let Some(record) = find(rows, &bucket)? else { return Ok(Err(missing(&bucket))) };
             upload.seq = next_seq(rows)?;
             upload.id = name(upload.seq);
             rows.put(&rows::upload(&bucket, &key, upload.seq), rows::encode(&upload)?)?;
-            Ok(Ok(upload.id))
+            let abort = record.abort_of(&key, upload.initiated);
+            Ok(Ok((upload.id, abort)))
         })
         .await
     }
@@ -189,9 +190,7 @@ impl Store {
                         return Ok(Err(StoreError::NoSuchUpload(id)));
                     };
                     let mut files = Vec::new();
-                    let parts = take_parts(rows, upload.seq)?;
-                    forget(rows, &parts, &mut files)?;
-                    close(rows, &bucket, &key, upload.seq)?;
+                    end_upload(rows, &bucket, &key, upload.seq, &mut files)?;
                     Ok(Ok(files))
                 })
                 .await?;
@@ -223,7 +222,7 @@ impl Store {
     }
 }
 
-fn open_upload(
+pub(super) fn open_upload(
     rows: &(impl Rows + ?Sized),
     bucket: &BucketName,
     key: &Key,
@@ -245,6 +244,19 @@ pub(super) fn take_parts(rows: &mut dyn RowsMut, upload: u64) -> Result<Vec<Part
         rows.remove(&row)?;
     }
     Ok(parts)
+}
+
+/// Ends an upload without an object: its parts go.
+pub(super) fn end_upload(
+    rows: &mut dyn RowsMut,
+    bucket: &BucketName,
+    key: &Key,
+    upload: u64,
+    files: &mut Vec<u64>,
+) -> Result<(), IndexError> {
+    let parts = take_parts(rows, upload)?;
+    forget(rows, &parts, files)?;
+    close(rows, bucket, key, upload)
 }
 
 /// Removes an upload's row, and the trace of deletes once no upload of the key needs it.
@@ -287,9 +299,7 @@ fn complete(
     if let Err(refusal) = request.condition.decide(current.as_deref(), changed) {
         if request.condition.acts(&Deviation::RefusedCompleteEndsUpload) {
             // Files of large parts go with the sweep of the next start.
-            let parts = take_parts(rows, upload.seq)?;
-            forget(rows, &parts, &mut Vec::new())?;
-            close(rows, bucket, key, upload.seq)?;
+            end_upload(rows, bucket, key, upload.seq, &mut Vec::new())?;
         }
         return Ok(Err(StoreError::Refused { refusal, key: key.as_str().to_owned() }));
     }
@@ -299,7 +309,7 @@ fn complete(
         .filter(|part| parts.binary_search_by_key(&part.number, |p| p.number).is_err())
         .collect();
     let (etag, checksum) = (object.etag.clone(), object.checksum);
-    let place = Place { bucket, key, versioning: record.versioning };
+    let place = Place { bucket, key, record: &record };
     let (placed, mut files) = place.commit(rows, object, &parts, request.now, request.random)?;
     forget(rows, &unlisted, &mut files)?;
     close(rows, bucket, key, upload.seq)?;
@@ -335,7 +345,7 @@ fn repeated(
     let (done, _) = rows::decode::<Done>(&row, &value)?;
     let same = done.upload_id == id && done.key == key.as_str() && done.listed == listed_pairs(listed);
     Ok(same.then_some(Completed {
-        placed: Placed { version: done.version, last_modified: done.at },
+        placed: Placed { version: done.version, last_modified: done.at, expiry: None },
         etag: done.etag,
         checksum: done.checksum,
     }))

@@ -10,10 +10,11 @@ use bytes::Bytes;
 
 use super::buckets::{find, missing, version_record};
 use super::index::{IndexError, Rows, RowsMut};
-use super::model::{Object, Pair, Part, Version, Versioning};
+use super::model::{Bucket, Object, Pair, Part, Version, Versioning};
 use super::{Decided, Draft, Store, StoreError, deviant, forget, keep, next_seq, rows, seek_within};
 use crate::checksum;
 use crate::instant::Instant;
+use crate::lifecycle::Due;
 use crate::names::{BucketName, Key, VersionId, sequence_of};
 use crate::precondition::WriteCondition;
 
@@ -34,6 +35,8 @@ pub(crate) struct Placed {
     /// `None` in a bucket where versioning was never enabled.
     pub(crate) version: Option<VersionId>,
     pub(crate) last_modified: Instant,
+    /// When it expires under the bucket's lifecycle.
+    pub(crate) expiry: Option<Due>,
 }
 
 /// What a delete did.
@@ -71,8 +74,8 @@ impl Store {
             let outcome = store
                 .index
                 .apply(move |rows| {
-                    let versioning = match admit(rows, &bucket, &key, &new.condition)? {
-                        Ok(versioning) => versioning,
+                    let record = match admit(rows, &bucket, &key, &new.condition)? {
+                        Ok(record) => record,
                         Err(refused) => return Ok(Err((refused, new.body))),
                     };
                     let part = Part {
@@ -83,7 +86,7 @@ impl Store {
                         last_modified: new.now,
                         blob: keep(rows, new.body)?,
                     };
-                    let place = Place { bucket: &bucket, key: &key, versioning };
+                    let place = Place { bucket: &bucket, key: &key, record: &record };
                     place.commit(rows, new.object, &[part], new.now, new.random).map(Ok)
                 })
                 .await?;
@@ -114,16 +117,16 @@ impl Store {
                         Doomed::Current(condition) => condition,
                         Doomed::Version(_) => &WriteCondition::Always,
                     };
-                    let versioning = match admit(rows, &bucket, &key, condition)? {
-                        Ok(versioning) => versioning,
+                    let record = match admit(rows, &bucket, &key, condition)? {
+                        Ok(record) => record,
                         Err(refused) => return Ok(Err(refused)),
                     };
-                    let place = Place { bucket: &bucket, key: &key, versioning };
+                    let place = Place { bucket: &bucket, key: &key, record: &record };
                     let keeps_trace = deviant::keeps_trace(condition);
                     let mut files = Vec::new();
                     let deleted = match doomed {
                         Doomed::Version(id) => place.remove_version(rows, id, &mut files)?,
-                        Doomed::Current(_) if versioning == Versioning::Off => {
+                        Doomed::Current(_) if record.versioning == Versioning::Off => {
                             if place.remove_null(rows, &mut files)? {
                                 place.trace_delete(rows, keeps_trace)?;
                             }
@@ -238,7 +241,7 @@ pub(super) fn last_change(rows: &dyn Rows, bucket: &BucketName, key: &Key) -> Re
 }
 
 /// Whether the bucket is there and the condition holds for the key as it is now.
-fn admit(rows: &dyn Rows, bucket: &BucketName, key: &Key, condition: &WriteCondition) -> Decided<Versioning> {
+fn admit(rows: &dyn Rows, bucket: &BucketName, key: &Key, condition: &WriteCondition) -> Decided<Bucket> {
     let Some(record) = find(rows, bucket)? else { return Ok(Err(missing(bucket))) };
     let etag = match condition {
         WriteCondition::Always => None,
@@ -249,7 +252,7 @@ fn admit(rows: &dyn Rows, bucket: &BucketName, key: &Key, condition: &WriteCondi
         None => false,
     };
     Ok(match condition.decide(etag.as_deref(), changed) {
-        Ok(()) => Ok(record.versioning),
+        Ok(()) => Ok(record),
         Err(refusal) => Err(StoreError::Refused { refusal, key: key.as_str().to_owned() }),
     })
 }
@@ -283,7 +286,7 @@ pub(super) fn encode_version(version: &Version, parts: &[Part]) -> Result<Bytes,
 pub(super) struct Place<'a> {
     pub(super) bucket: &'a BucketName,
     pub(super) key: &'a Key,
-    pub(super) versioning: Versioning,
+    pub(super) record: &'a Bucket,
 }
 
 impl Place<'_> {
@@ -299,10 +302,12 @@ impl Place<'_> {
         let mut files = Vec::new();
         let seq = next_seq(rows)?;
         let id = self.make_room(rows, seq, random, &mut files)?;
-        let version = Version { seq, id, last_modified: now.whole_second(), object: Some(object) };
+        let last_modified = now.whole_second();
+        let expiry = self.record.expiry_of(self.key, &object, last_modified);
+        let version = Version { seq, id, last_modified, object: Some(object) };
         rows.put(&rows::current(self.bucket, self.key), encode_version(&version, parts)?)?;
-        let version_id = (self.versioning != Versioning::Off).then_some(version.id);
-        Ok((Placed { version: version_id, last_modified: version.last_modified }, files))
+        let version = (self.record.versioning != Versioning::Off).then_some(version.id);
+        Ok((Placed { version, last_modified, expiry }, files))
     }
 
     /// Writes a delete marker.
@@ -329,7 +334,7 @@ impl Place<'_> {
         random: [u8; 16],
         files: &mut Vec<u64>,
     ) -> Result<VersionId, IndexError> {
-        let next = match self.versioning {
+        let next = match self.record.versioning {
             Versioning::Enabled => VersionId::generate(seq, random),
             Versioning::Off | Versioning::Suspended => {
                 self.remove_null(rows, files)?;

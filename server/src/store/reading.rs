@@ -10,6 +10,7 @@ use super::index::Rows;
 use super::model::{Object, Part, Version, Versioning};
 use super::objects::locate;
 use super::{IndexError, Store, StoreError, rows};
+use crate::lifecycle::Due;
 use crate::names::{BucketName, Key, VersionId};
 
 /// A version that was found, and the snapshot in which its bytes stand.
@@ -18,6 +19,8 @@ pub(crate) struct Found<'a> {
     pub(crate) parts: Vec<Part>,
     /// Whether versioning was ever enabled on the bucket.
     pub(crate) versioned: bool,
+    /// When it expires under the bucket's lifecycle. Of a version that was named nothing is told (recorded).
+    pub(crate) expiry: Option<Due>,
     snapshot: Box<dyn Rows + Send + 'a>,
     store: &'a Store,
     pins: Option<Pins>,
@@ -59,20 +62,30 @@ impl Store {
             let snapshot = self.index.snapshot()?;
             let Some(record) = find(&*snapshot, bucket)? else { return Err(missing(bucket)) };
             let (row, value) = locate(&*snapshot, bucket, key, version)??;
+            let named = version.is_some();
             let (version, parts) = version_record(&row, &value)?;
-            if version.object.is_none() {
+            let Some(object) = &version.object else {
                 return Err(StoreError::IsMarker(version.id, version.last_modified));
-            }
+            };
+            let expiry = if named { None } else { record.expiry_of(key, object, version.last_modified) };
             let files: Vec<u64> = parts.iter().filter(|p| p.blob.is_file()).map(|p| p.blob.id).collect();
             let versioned = record.versioning != Versioning::Off;
             let Some(first) = files.first().copied() else {
-                return Ok(Found { version, parts, versioned, snapshot, store: self, pins: None });
+                return Ok(Found { version, parts, versioned, expiry, snapshot, store: self, pins: None });
             };
             // Files are not in the snapshot. Once pinned they stay, if they are still there after that: a
             // version's files go together, and their rows go before them.
             let pins = Pins::new(self.clone(), files);
             if self.index.snapshot()?.get(&rows::piece(first, 0))?.is_some() {
-                return Ok(Found { version, parts, versioned, snapshot, store: self, pins: Some(pins) });
+                return Ok(Found {
+                    version,
+                    parts,
+                    versioned,
+                    expiry,
+                    snapshot,
+                    store: self,
+                    pins: Some(pins),
+                });
             }
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! | tag | key | value |
 //! | --- | --- | --- |
-//! | `B` | bucket | [`Bucket`](super::model::Bucket) |
+//! | `B` | bucket | [`Bucket`](super::model::Bucket), then its [`Lifecycle`](crate::lifecycle::Lifecycle) if it has one |
 //! | `O` | bucket, key | the newest version, where that is an object |
 //! | `V` | bucket, key, newest first | every other version and delete marker |
 //! | `N` | bucket, key | sequence of the null version, where it stands under `V` |

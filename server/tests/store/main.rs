@@ -6,6 +6,7 @@ mod client;
 mod bodies;
 mod commit;
 mod documents;
+mod lifecycle;
 mod listing;
 mod multipart;
 mod races;
