@@ -2,7 +2,8 @@
 //!
 //! [`model`] holds the nouns of the protocol without I/O, [`store`] the door to the bucket, [`mod@env`] what a
 //! sink runs in; [`metrics`] is what it counts, [`endpoint`] where that is read. [`plan`] thinks the verbs of the
-//! protocol, [`run`] does them, [`mod@sink`] is the handle that they serve. In front of it stand a pipeline's
+//! protocol, [`run`] does them, [`mod@sink`] is the handle that they serve;
+//! [`rolling`] is the mode without the protocol. In front of it stand a pipeline's
 //! [`config`], its [`events`], and how they become batches ([`batch`]) and objects ([`mod@format`]).
 
 pub mod batch;
@@ -19,6 +20,7 @@ pub mod model;
 pub mod plan;
 pub mod point;
 pub mod probe;
+pub mod rolling;
 pub mod run;
 #[cfg(test)]
 mod s3_server_it;

@@ -74,6 +74,10 @@ pub struct Metrics {
     pub events_acknowledged_total: IntCounter,
     /// Acknowledged batches.
     pub batches_acknowledged_total: IntCounter,
+    /// `legacy_rolling`: rows that were acknowledged and are lost if the process ends now.
+    pub unrolled_rows: IntGauge,
+    /// `legacy_rolling`: files that are in the bucket.
+    pub rolled_files_total: IntCounter,
 }
 
 impl Metrics {
@@ -125,6 +129,8 @@ impl Metrics {
             events_acknowledged_total: make
                 .counter("events_acknowledged_total", "Events of acknowledged batches."),
             batches_acknowledged_total: make.counter("batches_acknowledged_total", "Acknowledged batches."),
+            unrolled_rows: make.gauge("unrolled_rows", "Rows acknowledged and not rolled."),
+            rolled_files_total: make.counter("rolled_files_total", "Files that were rolled."),
             registry: make.registry,
         };
         metrics.start_at_zero();

@@ -148,7 +148,7 @@ pub const KEYS: &[Key] = &[
         Kind::Choice(&["durable_v2", "legacy_rolling"]),
         "durable_v2",
         "",
-        "When a batch is acknowledged: `durable_v2`, once HEAD's swap committed it. `legacy_rolling` is not there yet and refused.",
+        "When a batch is acknowledged: `durable_v2`, once HEAD's swap committed it; `legacy_rolling`, before it is in the bucket (see Rollback).",
     ),
     key(
         "sinks[].endpoint",
@@ -283,6 +283,20 @@ pub const KEYS: &[Key] = &[
         "300000",
         "ms",
         "How far this clock may be from the store's `Date`.",
+    ),
+    key(
+        "sinks[].rolling.max_bytes",
+        Kind::Number(1, 1 << 36),
+        "134217728",
+        "bytes",
+        "`legacy_rolling`: bytes at which a table's file is rolled.",
+    ),
+    key(
+        "sinks[].rolling.max_age_ms",
+        Kind::Number(1, DAY_MS),
+        "300000",
+        "ms",
+        "`legacy_rolling`: age of its first row at which a table's file is rolled. What a crash may lose is no older.",
     ),
     key("metrics.listen", Kind::Text, "127.0.0.1:9464", "", "Address of `/metrics` and `/status`, or `off`."),
 ];

@@ -62,12 +62,6 @@ pub enum ConfigError {
         /// How many there are.
         found: usize,
     },
-    /// A mode that this release does not have.
-    #[error(
-        "sinks[0].durability: legacy_rolling is not in this release; leave the key out for durable_v2, or go back \
-         to a release that rolls"
-    )]
-    LegacyRolling,
     /// Prefix and pipeline can't be part of keys.
     #[error("sinks[0].prefix and pipeline: {0}")]
     Key(#[from] KeyError),
@@ -87,6 +81,24 @@ pub enum ConfigError {
         /// The rule.
         rule: &'static str,
     },
+}
+
+/// When a batch is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Once it is committed to HEAD.
+    DurableV2,
+    /// Before it is in the bucket: for rollback only.
+    LegacyRolling,
+}
+
+/// When `legacy_rolling` rolls a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RollingLimits {
+    /// Bytes at which it is rolled.
+    pub max_bytes: u64,
+    /// Age of its first row at which it is rolled, in milliseconds.
+    pub max_age_ms: u64,
 }
 
 /// When a batch is closed.
@@ -161,6 +173,10 @@ pub struct Config {
     pub prefix: String,
     /// What every key begins with.
     pub root: PipelineRoot,
+    /// When batches are acknowledged.
+    pub durability: Durability,
+    /// When files are rolled, where they are.
+    pub rolling: RollingLimits,
     /// How data objects hold rows.
     pub encoding: Encoding,
     /// When batches are closed.
@@ -194,9 +210,10 @@ impl Config {
             |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|text| !text.is_empty()));
         let text = |path: &str| values.text(path).unwrap_or_default();
         let number = |path: &str| values.number(path).unwrap_or_default();
-        if text("sinks[].durability") == "legacy_rolling" {
-            return Err(ConfigError::LegacyRolling);
-        }
+        let durability = match &*text("sinks[].durability") {
+            "legacy_rolling" => Durability::LegacyRolling,
+            _ => Durability::DurableV2,
+        };
         let encoding = encoding(&text("sinks[].format"), &text("sinks[].compression"))?;
         let (pipeline, prefix) = (text("pipeline"), text("sinks[].prefix"));
         let root = PipelineRoot::new(&prefix, &pipeline, encoding.extension())?;
@@ -226,6 +243,11 @@ impl Config {
                 max_bytes: number("sinks[].batch.max_bytes"),
                 max_age_ms: number("sinks[].batch.max_age_ms"),
                 respect_source_tx: values.flag("sinks[].batch.respect_source_tx"),
+            },
+            durability,
+            rolling: RollingLimits {
+                max_bytes: number("sinks[].rolling.max_bytes"),
+                max_age_ms: number("sinks[].rolling.max_age_ms"),
             },
             local_checkpoint: checkpoint.into(),
             send_timeout_ms: number("sinks[].send_timeout_ms"),

@@ -93,9 +93,12 @@ fn one_sink_is_wanted() {
 }
 
 #[test]
-fn a_mode_that_is_not_there_is_refused_by_name() {
+fn only_the_word_itself_gives_durability_up() {
     let text = "sinks:\n  - type: s3\n    bucket: my-bucket\n    durability: legacy_rolling   # explicit\n";
-    assert_eq!(read(text), Err(ConfigError::LegacyRolling));
+    let config = read(text).unwrap();
+    assert_eq!(config.durability, Durability::LegacyRolling);
+    assert_eq!((config.rolling.max_bytes, config.rolling.max_age_ms), (128 << 20, 300_000));
+    assert_eq!(read(GUIDE).unwrap().durability, Durability::DurableV2);
     refused(&text.replace("legacy_rolling", "durable_v3"), "one of durable_v2, legacy_rolling is wanted");
 }
 

@@ -1,5 +1,7 @@
 //! A bucket in memory, with the answers of AWS for the verbs of [`Store`]: for tests and simulations.
 
+mod multipart;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,6 +9,8 @@ use bytes::Bytes;
 use md5::{Digest as _, Md5};
 use parking_lot::Mutex;
 
+pub use self::multipart::RepeatedComplete;
+use self::multipart::Upload;
 use super::{Condition, ETag, Object, ObjectMeta, Outcome, Page, Pending, Refusal, Store};
 use crate::env::Clock;
 
@@ -29,6 +33,9 @@ struct Stored {
 #[derive(Debug)]
 pub struct MemoryStore {
     objects: Mutex<BTreeMap<String, Stored>>,
+    /// Locked before the objects where both are.
+    uploads: Mutex<Vec<Upload>>,
+    repeated_complete: RepeatedComplete,
     clock: Arc<dyn Clock>,
 }
 
@@ -36,7 +43,18 @@ impl MemoryStore {
     /// An empty bucket whose dates are of `clock`.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { objects: Mutex::default(), clock }
+        Self {
+            objects: Mutex::default(),
+            uploads: Mutex::default(),
+            repeated_complete: RepeatedComplete::default(),
+            clock,
+        }
+    }
+
+    /// The same bucket, with another answer to a Complete that it has done before.
+    #[must_use]
+    pub fn repeating(self, repeated_complete: RepeatedComplete) -> Self {
+        Self { repeated_complete, ..self }
     }
 
     /// Every key, in order.

@@ -5,6 +5,7 @@
 //! write may have landed, and only reading tells.
 
 mod memory;
+pub mod multipart;
 mod s3;
 
 use std::fmt;
@@ -13,7 +14,8 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 
-pub use self::memory::MemoryStore;
+pub use self::memory::{MemoryStore, RepeatedComplete};
+pub use self::multipart::MultipartStore;
 pub use self::s3::{Access, Addressing, BodyGate, S3Settings, S3Store, SettingsError};
 
 /// A boxed future, so that stores can be wrapped at run time: by faults, by a journal, by a crash.

@@ -1,6 +1,7 @@
 //! `assay-sink` as a process: what goes in, what comes out, how it ends, and what survives its end.
 
 mod rig;
+mod rolling;
 
 use std::process::Stdio;
 
@@ -327,7 +328,7 @@ async fn a_line_that_is_no_event_stops_the_sink_by_name() {
 async fn a_configuration_is_refused_before_anything_is_asked() {
     for (change, expected) in [
         ("bukcet: my-bucket", "unknown key sinks[0].bukcet"),
-        ("durability: legacy_rolling", "sinks[0].durability: legacy_rolling is not in this release"),
+        ("durability: legacy", "one of durable_v2, legacy_rolling is wanted"),
         ("secret_key: s3cr3t", "sinks[0].secret_key is refused"),
     ] {
         let pipeline = PIPELINE.replace("    bucket:", &format!("    {change}\n    bucket:"));

@@ -12,10 +12,13 @@ use tracing_subscriber::filter::LevelFilter;
 mod ask;
 mod digest;
 mod input;
+mod line;
 mod open;
 mod probe;
 mod read;
+mod rolling;
 mod run;
+mod source;
 mod stop;
 
 /// Exit codes, the same in every binary of this workspace.

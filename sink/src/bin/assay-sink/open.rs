@@ -8,6 +8,7 @@ use clap::Args;
 use sinks::config::{Bucket, Config};
 use sinks::env::{Clock, Env, Ids};
 use sinks::run::patience::Patience;
+use sinks::store::multipart::MultipartStore;
 use sinks::store::{Access, Addressing, S3Settings, S3Store};
 
 use crate::{Failure, USAGE};
@@ -24,6 +25,8 @@ pub(crate) struct Pipeline {
 pub(crate) struct Opened {
     pub(crate) config: Config,
     pub(crate) env: Env,
+    /// The same bucket, for uploads in parts.
+    pub(crate) uploads: Arc<dyn MultipartStore>,
     pub(crate) bucket: S3Settings,
     pub(crate) access: Access,
 }
@@ -68,9 +71,10 @@ impl Pipeline {
             access_key = key,
             "opened"
         );
+        let uploads = Arc::new(store.clone());
         let env =
             Env { store: Arc::new(store), clock: Arc::new(SystemClock), ids: Arc::new(Ids::seeded(seed())) };
-        Ok(Opened { config, env, bucket, access })
+        Ok(Opened { config, env, uploads, bucket, access })
     }
 }
 

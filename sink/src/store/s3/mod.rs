@@ -6,6 +6,7 @@
 //! headers.
 
 mod answer;
+mod multipart;
 mod settings;
 mod wire;
 
