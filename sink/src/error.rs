@@ -182,6 +182,17 @@ pub enum Alarm {
         /// Of what refers to it.
         recorded: Digest,
     },
+    /// The current rollup or one of its inventories can't be read, and the rollup before it and the entries after
+    /// that say the same: a person may rebuild it. Nothing falls back to it by itself.
+    #[error(
+        "{cause}; recoverable by operator: rollup {rollup:?} and the entries after it reproduce HEAD's chain"
+    )]
+    Recoverable {
+        /// What can't be read.
+        cause: Box<Alarm>,
+        /// The rollup before.
+        rollup: String,
+    },
     /// An object has another length than is recorded.
     #[error("data {key:?} has {found} bytes, {recorded} are recorded")]
     SizeMismatch {
@@ -289,13 +300,14 @@ pub enum Alarm {
 impl Alarm {
     /// Its word, for logs and labels.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::ManifestWithoutHead { .. } => "manifest_without_head",
             Self::HeadWithoutManifest { .. } => "head_without_manifest",
             Self::HeadDeleted => "head_deleted",
             Self::MissingReferenced { .. } => "missing_referenced",
             Self::DigestMismatch { .. } => "digest_mismatch",
+            Self::Recoverable { cause, .. } => cause.name(),
             Self::SizeMismatch { .. } => "size_mismatch",
             Self::Damaged { .. } => "damaged",
             Self::Contradiction { .. } => "contradiction",

@@ -22,11 +22,15 @@ pub enum Point {
     AcqBeforeCas,
     /// The epoch is acquired.
     AcqAfterCas,
+    /// The inventories are written and read back, the rollup is not written.
+    RollupAfterInventory,
+    /// The rollup is written and read back, HEAD is not swapped.
+    RollupAfterRollup,
 }
 
 impl Point {
     /// Every point.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::PubAfterData,
         Self::PubAfterEntry,
         Self::PubBeforeCas,
@@ -34,6 +38,8 @@ impl Point {
         Self::PubBeforeAck,
         Self::AcqBeforeCas,
         Self::AcqAfterCas,
+        Self::RollupAfterInventory,
+        Self::RollupAfterRollup,
     ];
 
     /// Its name, as it is armed.
@@ -47,6 +53,8 @@ impl Point {
             Self::PubBeforeAck => "pub.before_ack",
             Self::AcqBeforeCas => "acq.before_cas",
             Self::AcqAfterCas => "acq.after_cas",
+            Self::RollupAfterInventory => "rollup.after_inventory",
+            Self::RollupAfterRollup => "rollup.after_rollup",
         }
     }
 }
@@ -91,7 +99,12 @@ mod tests {
 
     #[test]
     fn every_point_is_reached_by_the_code() {
-        let run = [include_str!("run/publish.rs"), include_str!("run/acquire.rs"), include_str!("sink.rs")];
+        let run = [
+            include_str!("run/publish.rs"),
+            include_str!("run/acquire.rs"),
+            include_str!("run/rollup.rs"),
+            include_str!("sink.rs"),
+        ];
         for point in Point::ALL {
             let call = format!("point::reach(Point::{point:?})");
             assert_eq!(run.iter().map(|text| text.matches(&call).count()).sum::<usize>(), 1, "{call}");

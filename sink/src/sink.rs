@@ -480,9 +480,14 @@ fn of_checks(report: &Report, checks: &[u8]) -> String {
 
 /// Which kind of object an alarm misses, for the metric.
 fn missing_kind(error: &SinkError) -> Option<&'static str> {
-    match error {
-        SinkError::Integrity(Alarm::MissingReferenced { what, .. }) => Some(what),
-        SinkError::Integrity(Alarm::HeadWithoutManifest { .. }) => Some("entry"),
+    let SinkError::Integrity(alarm) = error else { return None };
+    let alarm = match alarm {
+        Alarm::Recoverable { cause, .. } => cause,
+        alarm => alarm,
+    };
+    match alarm {
+        Alarm::MissingReferenced { what, .. } => Some(what),
+        Alarm::HeadWithoutManifest { .. } => Some("entry"),
         _ => None,
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::frame::{self, FrameError, Kind};
 use super::ids::{Digest, Nonce, StreamId, WriterId, push_length_prefixed};
 use super::json::{Extra, decimal, optional_decimal};
+use super::key::TableSegment;
 use super::position::{Position, PositionError, PositionRecord};
 
 /// An entry's body.
@@ -109,6 +110,18 @@ pub struct ObjectRecord {
     pub row_seq_digest: Digest,
     /// As the store gave it; a hint, no proof.
     pub etag: Option<String>,
+}
+
+impl ObjectRecord {
+    /// The table's segment of keys.
+    #[must_use]
+    pub fn segment(&self) -> String {
+        match TableSegment::new(&self.namespace, &self.table) {
+            Ok(segment) => segment.as_str().to_owned(),
+            // A table that does not fit a segment has no objects, unless somebody else wrote them.
+            Err(_) => format!("{}.{}", self.namespace, self.table),
+        }
+    }
 }
 
 /// What is said of the batch as a whole.

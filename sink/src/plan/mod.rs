@@ -6,3 +6,4 @@ pub mod commit;
 pub mod fold;
 pub mod ownership;
 pub mod reconcile;
+pub mod rollup;

@@ -49,6 +49,32 @@ pub async fn create(
     }
 }
 
+/// The same, and reads it back: whoever is about to refer to it knows that it is there, and what it holds.
+///
+/// # Errors
+/// Those of [`create`], and an alarm for other bytes, or none, where these were written.
+pub async fn and_read_back(
+    env: &Env,
+    key: &str,
+    bytes: &Bytes,
+    metadata: &[(String, String)],
+    patience: &Patience,
+) -> Result<(), SinkError> {
+    create(env, key, bytes, metadata, patience.renewed()).await?;
+    let conflict = |reason: String| SinkError::from(Alarm::ConflictingObject { key: key.to_owned(), reason });
+    let same = read::verified(env, key, patience, |found| {
+        if found == bytes {
+            return Ok(());
+        }
+        let (found, written) = (Digest::of(found), Digest::of(bytes));
+        Err(conflict(format!("bytes with SHA-256 {found} are read where {written} was written")))
+    });
+    match same.await? {
+        Some(()) => Ok(()),
+        None => Err(conflict("it was written, and is not there".to_owned())),
+    }
+}
+
 /// The tag of the object at `key` if it holds `bytes`; nothing if it is gone.
 async fn adopt(env: &Env, key: &str, bytes: &Bytes, patience: &Patience) -> Result<Option<ETag>, SinkError> {
     let mut left = read::REREADS;

@@ -9,5 +9,6 @@ pub mod patience;
 pub mod publish;
 pub mod read;
 pub mod recover;
+pub mod rollup;
 pub mod start;
 pub mod swap;

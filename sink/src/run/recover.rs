@@ -1,5 +1,7 @@
 //! Recovery: everything that HEAD reaches, verified. Reads only, so that whoever wants committed state uses it.
 
+use std::borrow::Cow;
+
 use crate::env::Env;
 use crate::error::{Alarm, SinkError};
 use crate::model::chain;
@@ -8,16 +10,22 @@ use crate::model::head::{Descent, Head};
 use crate::model::ids::{Digest, Nonce};
 use crate::model::key::PipelineRoot;
 use crate::model::position::Position;
-use crate::model::rollup::{InventoryEntry, InventoryObject};
+use crate::model::rollup::{InventoryEntry, InventoryObject, Rollup};
 use crate::model::view::View;
 use crate::plan::fold::Compacted;
 use crate::run::patience::Patience;
 use crate::run::read;
 
+mod compactions;
 pub mod live;
 mod objects;
 mod rollups;
+pub mod since;
 mod tail;
+
+use objects::Checked;
+pub(in crate::run) use rollups::framed;
+use tail::Base;
 
 /// Requests that verification has under way at once.
 const PARALLEL: usize = 32;
@@ -38,6 +46,8 @@ pub enum Depth {
 pub struct Recovered {
     /// HEAD.
     pub view: View,
+    /// The current rollup.
+    pub rollup: Option<Rollup>,
     /// Every committed entry from the first on, in order.
     pub entries: Vec<Committed>,
     /// What its compaction records amount to.
@@ -73,8 +83,10 @@ pub enum Content {
 }
 
 /// A data object, from an entry or an inventory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object<'a> {
+    /// The table's segment of keys.
+    pub table: Cow<'a, str>,
     /// The whole key, verbatim.
     pub key: &'a str,
     /// SHA-256 of the stored bytes.
@@ -87,13 +99,25 @@ pub struct Object<'a> {
 
 impl<'a> From<&'a ObjectRecord> for Object<'a> {
     fn from(record: &'a ObjectRecord) -> Self {
-        Self { key: &record.key, sha256: record.sha256, size: record.size, rows: record.rows }
+        Self {
+            table: Cow::Owned(record.segment()),
+            key: &record.key,
+            sha256: record.sha256,
+            size: record.size,
+            rows: record.rows,
+        }
     }
 }
 
 impl<'a> From<&'a InventoryObject> for Object<'a> {
     fn from(record: &'a InventoryObject) -> Self {
-        Self { key: &record.key, sha256: record.sha256, size: record.size, rows: record.rows }
+        Self {
+            table: Cow::Borrowed(&record.table),
+            key: &record.key,
+            sha256: record.sha256,
+            size: record.size,
+            rows: record.rows,
+        }
     }
 }
 
@@ -170,19 +194,18 @@ pub async fn recover_from(
     let Some(view) = head_or_nothing(env, root, patience, known.is_some()).await? else { return Ok(None) };
     let known = match known {
         Some(known) if known.view.etag == view.etag => return Ok(Some(known)),
-        Some(known) => still_valid(known, &view.head)?,
+        Some(known) => Some(still_ahead(known, &view.head)?),
         None => None,
     };
     let verification = Verification { env, root, patience, head: &view.head, depth };
-    let (entries, last, mut warnings) = verification.entries(known).await?;
+    let Found { rollup, entries, compacted, last, mut warnings } = verification.closure(known).await?;
     let position = match &last {
         Some(last) => Some(verification.watermark(last)?),
         None => None,
     };
     warnings.sort();
     warnings.dedup();
-    let compacted = Compacted::default();
-    Ok(Some(Recovered { view, entries, compacted, last, position, warnings }))
+    Ok(Some(Recovered { view, rollup, entries, compacted, last, position, warnings }))
 }
 
 /// HEAD, or that there is nothing at all.
@@ -214,13 +237,11 @@ async fn head_or_nothing(
     }
 }
 
-/// What of the earlier verification still holds under the HEAD of now.
-fn still_valid(known: Recovered, head: &Head) -> Result<Option<Recovered>, SinkError> {
+/// What was verified earlier, if the HEAD of now descends from the one of then.
+fn still_ahead(known: Recovered, head: &Head) -> Result<Recovered, SinkError> {
     let before = &known.view.head;
     match head.descent(before) {
-        Descent::Same | Descent::Descendant | Descent::TooFar if head.seq >= before.seq => {
-            Ok((head.rollup == before.rollup && head.prev_rollup == before.prev_rollup).then_some(known))
-        }
+        Descent::Same | Descent::Descendant | Descent::TooFar if head.seq >= before.seq => Ok(known),
         _ => Err(Alarm::LostUpdate { rev: before.rev, found: head.rev }.into()),
     }
 }
@@ -234,43 +255,43 @@ struct Verification<'a> {
     depth: Depth,
 }
 
+/// What a verification found.
+#[derive(Default)]
+struct Found {
+    rollup: Option<Rollup>,
+    entries: Vec<Committed>,
+    compacted: Compacted,
+    last: Option<Entry>,
+    warnings: Vec<String>,
+}
+
 impl Verification<'_> {
-    /// Every entry, its chain, and its objects.
-    async fn entries(
-        &self,
-        known: Option<Recovered>,
-    ) -> Result<(Vec<Committed>, Option<Entry>, Vec<String>), SinkError> {
+    /// Every entry and its chain, the compaction records, and the objects that hold rows.
+    async fn closure(&self, known: Option<Recovered>) -> Result<Found, SinkError> {
         let head = self.head;
-        if head.compaction.is_some() {
-            return Err(SinkError::NewerWriter {
-                key: self.root.head(),
-                reason: "it refers to compaction records, which this release can't read".to_owned(),
-            });
-        }
-        let (mut entries, mut chain, mut warnings) = match known {
-            Some(known) => (known.entries, known.view.head.chain, known.warnings),
+        let (mut found, mut chain, before) = match self.carried_on(known).await? {
+            Some(known) => known,
             None => {
-                let (entries, chain) = self.rolled_up().await?;
-                let mut warnings = Vec::new();
-                self.check_objects(&entries, &mut warnings).await?;
-                (entries, chain, warnings)
+                let (rollup, entries, chain) = self.rolled_up().await?;
+                (Found { rollup, entries, ..Found::default() }, chain, Checked::default())
             }
         };
-        let tail = self.tail(entries.last()).await?;
+        let tail = self.tail(Base::after(found.entries.last())).await?;
         for entry in &tail {
             chain = chain::extend(chain, entry.seq, entry.sha256);
         }
         if chain != head.chain {
             return Err(self.contradiction(format!("the entries' chain is {chain}, HEAD has {}", head.chain)));
         }
-        self.check_objects(&tail, &mut warnings).await?;
-        entries.extend(tail);
-        let last = match entries.last().map(|entry| &entry.content) {
+        found.entries.extend(tail);
+        found.compacted = self.compactions(&found).await?;
+        self.check_objects(&mut found, before).await?;
+        found.last = match found.entries.last().map(|entry| &entry.content) {
             None => None,
             Some(Content::Entry(entry)) => Some(Entry::clone(entry)),
             Some(Content::Inventory(_)) => Some(self.last_entry().await?),
         };
-        Ok((entries, last, warnings))
+        Ok(found)
     }
 
     /// The last entry's position, which HEAD's watermark must be.

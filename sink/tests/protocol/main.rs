@@ -8,6 +8,7 @@ mod calls;
 mod enumerate;
 mod fold;
 mod handle;
+mod lifetime;
 mod owners;
 mod random;
 mod rollups;

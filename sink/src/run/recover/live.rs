@@ -4,7 +4,6 @@
 use super::{Committed, Content, Recovered};
 use crate::format;
 use crate::model::ids::Digest;
-use crate::model::key::TableSegment;
 use crate::model::rollup::LiveOutput;
 
 /// An object that holds rows which no other live object holds.
@@ -85,8 +84,8 @@ impl From<&LiveOutput> for LiveObject {
 /// An entry's objects, in its order, as if nothing had replaced them.
 pub fn originals(entry: &Committed) -> Vec<LiveObject> {
     let seq = entry.seq;
-    let original = |table: String, object: super::Object<'_>, digest, format, compression| LiveObject {
-        table,
+    let original = |object: super::Object<'_>, digest, format, compression| LiveObject {
+        table: object.table.into_owned(),
         seq_from: seq,
         seq_to: seq,
         key: object.key.to_owned(),
@@ -103,9 +102,8 @@ pub fn originals(entry: &Committed) -> Vec<LiveObject> {
             .objects
             .iter()
             .map(|object| {
-                let table = segment(&object.namespace, &object.table);
                 let (format, compression) = (object.format.clone(), object.compression.clone());
-                original(table, object.into(), Some(object.row_seq_digest), format, compression)
+                original(object.into(), Some(object.row_seq_digest), format, compression)
             })
             .collect(),
         Content::Inventory(entry) => entry
@@ -115,16 +113,8 @@ pub fn originals(entry: &Committed) -> Vec<LiveObject> {
                 let (format, compression) = format::of_key(&object.key);
                 let format = object.format.clone().unwrap_or_else(|| format.to_owned());
                 let compression = object.compression.clone().unwrap_or_else(|| compression.to_owned());
-                original(object.table.clone(), object.into(), object.row_seq_digest, format, compression)
+                original(object.into(), object.row_seq_digest, format, compression)
             })
             .collect(),
-    }
-}
-
-/// The table's segment of keys. Tables that never fitted one have no objects.
-pub(super) fn segment(namespace: &str, table: &str) -> String {
-    match TableSegment::new(namespace, table) {
-        Ok(segment) => segment.as_str().to_owned(),
-        Err(_) => format!("{namespace}.{table}"),
     }
 }

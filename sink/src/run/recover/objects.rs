@@ -1,74 +1,75 @@
 //! Data objects: that their keys say what the entry says, that they are there, and on demand what they hold.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use super::{Committed, Content, Depth, Object, PARALLEL, Verification};
+use super::{Committed, Content, Depth, Found, Object, PARALLEL, Verification};
+use crate::env::Env;
 use crate::error::{Alarm, SinkError};
 use crate::model::entry::{Layout, batch_digest};
 use crate::model::ids::Digest;
 use crate::model::key::ObjectName;
 use crate::model::position::{Position, PositionType};
+use crate::model::rollup::LiveOutput;
 use crate::run::parallel::in_parallel;
+use crate::run::patience::Patience;
 use crate::run::read;
 
-/// From how many objects on a listing is cheaper than a question for each.
-const LISTING_FROM: usize = 1000;
+/// From how many objects on a listing is asked instead of each object: a page of it tells of a thousand.
+const LISTING_FROM: usize = 64;
+
+/// Up to where an earlier verification has checked.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Checked {
+    /// The last entry.
+    pub(super) seq: u64,
+    /// The last compaction record.
+    pub(super) ordinal: u64,
+}
+
+/// An object that must be there.
+struct Wanted {
+    key: String,
+    size: u64,
+    sha256: Digest,
+}
 
 impl Verification<'_> {
-    /// Names, presence and, if that deep, content of every object of `entries`.
-    pub(super) async fn check_objects(
-        &self,
-        entries: &[Committed],
-        warnings: &mut Vec<String>,
-    ) -> Result<(), SinkError> {
-        for entry in entries {
+    /// Names, presence and, if that deep, content of every object after `before`. An original may be missing only
+    /// where outputs stand for it, which then must be there.
+    pub(super) async fn check_objects(&self, found: &mut Found, before: Checked) -> Result<(), SinkError> {
+        let Found { entries, compacted, warnings, .. } = found;
+        let new = entries.partition_point(|entry| entry.seq <= before.seq);
+        let mut wanted = Vec::new();
+        for entry in entries.get(new..).unwrap_or_default() {
             self.check_names(entry, warnings)?;
+            let live = |object: &Object<'_>| compacted.covering(&object.table, entry.seq).is_none();
+            wanted.extend(
+                entry.objects().into_iter().filter(live).map(|Object { key, size, sha256, .. }| Wanted {
+                    key: key.to_owned(),
+                    size,
+                    sha256,
+                }),
+            );
         }
-        if self.depth == Depth::Manifest {
+        let outputs = compacted.outputs().iter().filter(|output| output.ordinal > before.ordinal);
+        wanted.extend(outputs.map(|LiveOutput { key, size, sha256, .. }| Wanted {
+            key: key.clone(),
+            size: *size,
+            sha256: *sha256,
+        }));
+        if self.depth == Depth::Manifest || wanted.is_empty() {
             return Ok(());
         }
-        let objects: Vec<(String, u64, Digest)> = entries
-            .iter()
-            .flat_map(Committed::objects)
-            .map(|Object { key, size, sha256, .. }| (key.to_owned(), size, sha256))
-            .collect();
-        let listed = if objects.len() >= LISTING_FROM { self.listed().await? } else { HashMap::new() };
-        let (listed, deep) = (Arc::new(listed), self.depth == Depth::Deep);
-        if !objects.is_empty() {
-            tracing::info!(objects = objects.len(), deep, "verifying data objects");
-        }
-        in_parallel(PARALLEL, objects, |(key, recorded, sha256)| {
-            let (env, patience, listed) = (self.env.clone(), self.patience.renewed(), Arc::clone(&listed));
+        let deep = self.depth == Depth::Deep;
+        tracing::info!(objects = wanted.len(), deep, "verifying data objects");
+        let asked = if deep { wanted } else { self.not_listed(wanted).await? };
+        in_parallel(PARALLEL, asked, |object| {
+            let (env, patience) = (self.env.clone(), self.patience.renewed());
             async move {
-                let found = match listed.get(&key) {
-                    Some(size) => Some(*size),
-                    // Not in the listing is not yet missing: the object itself is asked for.
-                    None => read::meta(&env, &key, patience.renewed()).await?.map(|meta| meta.size),
-                };
-                match found {
-                    None => {
-                        let what = "data";
-                        return Err(Alarm::MissingReferenced { what, key, hint: "" }.into());
-                    }
-                    Some(found) if found != recorded => {
-                        return Err(Alarm::SizeMismatch { key, found, recorded }.into());
-                    }
-                    Some(_) => {}
-                }
-                if !deep {
-                    return Ok(());
-                }
-                let content = read::verified(&env, &key, &patience, |bytes| {
-                    let (found, what) = (Digest::of(bytes), "data");
-                    if found == sha256 {
-                        return Ok(());
-                    }
-                    Err(Alarm::DigestMismatch { what, key: key.clone(), found, recorded: sha256 }.into())
-                });
-                match content.await? {
-                    Some(()) => Ok(()),
-                    None => Err(Alarm::MissingReferenced { what: "data", key: key.clone(), hint: "" }.into()),
+                if deep {
+                    object.check_content(&env, &patience).await
+                } else {
+                    object.check(&env, &patience).await
                 }
             }
         })
@@ -76,14 +77,26 @@ impl Verification<'_> {
         Ok(())
     }
 
-    async fn listed(&self) -> Result<HashMap<String, u64>, SinkError> {
-        let mut sizes = HashMap::new();
+    /// Which of the objects a listing does not show as they are recorded: each of these is asked for, since not in
+    /// a listing is not yet missing.
+    async fn not_listed(&self, wanted: Vec<Wanted>) -> Result<Vec<Wanted>, SinkError> {
+        if wanted.len() < LISTING_FROM {
+            return Ok(wanted);
+        }
+        let mut sizes: HashMap<&str, (u64, bool)> =
+            wanted.iter().map(|object| (object.key.as_str(), (object.size, false))).collect();
         read::list(self.env, &self.root.listing(), self.patience, |meta| {
-            sizes.insert(meta.key, meta.size);
+            if let Some((size, shown)) = sizes.get_mut(meta.key.as_str()) {
+                *shown = *size == meta.size;
+            }
             false
         })
         .await?;
-        Ok(sizes)
+        let shown: Vec<bool> = wanted
+            .iter()
+            .map(|object| sizes.get(object.key.as_str()).is_some_and(|(_, shown)| *shown))
+            .collect();
+        Ok(wanted.into_iter().zip(shown).filter_map(|(object, shown)| (!shown).then_some(object)).collect())
     }
 
     /// A key's digests are those of its entry; a key of an older release holds the position itself.
@@ -146,6 +159,38 @@ impl Verification<'_> {
                 let reason = format!("entry {} is for position {}", entry.seq, entry.digest());
                 Err(Alarm::ConflictingObject { key: key.to_owned(), reason }.into())
             }
+        }
+    }
+}
+
+impl Wanted {
+    /// That it is there, with its size.
+    async fn check(self, env: &Env, patience: &Patience) -> Result<(), SinkError> {
+        let Self { key, size: recorded, .. } = self;
+        match read::meta(env, &key, patience.renewed()).await?.map(|meta| meta.size) {
+            None => Err(Alarm::MissingReferenced { what: "data", key, hint: "" }.into()),
+            Some(found) if found != recorded => Err(Alarm::SizeMismatch { key, found, recorded }.into()),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// That it holds what is recorded.
+    async fn check_content(self, env: &Env, patience: &Patience) -> Result<(), SinkError> {
+        let Self { key, size: recorded, sha256 } = self;
+        let content = read::verified(env, &key, patience, |bytes| {
+            let (found, key) = (bytes.len() as u64, key.clone());
+            if found != recorded {
+                return Err(Alarm::SizeMismatch { key, found, recorded }.into());
+            }
+            let (found, what) = (Digest::of(bytes), "data");
+            if found != sha256 {
+                return Err(Alarm::DigestMismatch { what, key, found, recorded: sha256 }.into());
+            }
+            Ok(())
+        });
+        match content.await? {
+            Some(()) => Ok(()),
+            None => Err(Alarm::MissingReferenced { what: "data", key, hint: "" }.into()),
         }
     }
 }

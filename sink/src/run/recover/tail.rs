@@ -12,6 +12,7 @@ use crate::model::entry::{Entry, EntryLink};
 use crate::model::frame::Kind;
 use crate::model::ids::Digest;
 use crate::model::key::ObjectName;
+use crate::model::rollup::Rollup;
 use crate::run::parallel::in_parallel;
 use crate::run::read;
 
@@ -19,12 +20,40 @@ use crate::run::read;
 const READ_AHEAD_FROM: u64 = 16;
 
 /// Frames that were read ahead, by key. What is not among them is read when its turn comes.
-type Ahead = HashMap<String, Bytes>;
+pub(super) type Ahead = HashMap<String, Bytes>;
+
+/// The entry that a tail comes after.
+#[derive(Default)]
+pub(super) struct Base {
+    seq: u64,
+    /// Of its position.
+    digest: Option<Digest>,
+    /// Its key and the SHA-256 of its frame, if they are known beside the chain.
+    at: Option<(String, Digest)>,
+}
+
+impl Base {
+    pub(super) fn after(last: Option<&Committed>) -> Self {
+        last.map_or_else(Self::default, |last| Self {
+            seq: last.seq,
+            digest: Some(last.digest()),
+            at: Some((last.key.clone(), last.sha256)),
+        })
+    }
+
+    pub(super) fn end_of(rollup: Option<&Rollup>) -> Self {
+        rollup.map_or_else(Self::default, |rollup| Self {
+            seq: rollup.end_seq,
+            digest: Some(rollup.end_position.digest),
+            at: None,
+        })
+    }
+}
 
 impl Verification<'_> {
     /// The entries after `before` up to HEAD's last, each verified and in order.
-    pub(super) async fn tail(&self, before: Option<&Committed>) -> Result<Vec<Committed>, SinkError> {
-        let base = before.map_or(0, |entry| entry.seq);
+    pub(super) async fn tail(&self, before: Base) -> Result<Vec<Committed>, SinkError> {
+        let base = before.seq;
         let head = self.head;
         if head.seq < base {
             return Err(self.contradiction(format!("its last entry is {}, {base} are rolled up", head.seq)));
@@ -44,16 +73,17 @@ impl Verification<'_> {
             let content = Content::Entry(Box::new(entry));
             entries.push(Committed { seq: next.seq, key: next.key, sha256: next.sha256, content });
         }
-        let joined = match (&link, before) {
-            (None, None) => true,
-            (Some(link), Some(before)) => link.key == before.key && link.sha256 == before.sha256,
-            _ => false,
+        let joined = match (&link, &before.at) {
+            (None, _) => base == 0,
+            (Some(link), Some((key, sha256))) => link.key == *key && link.sha256 == *sha256,
+            // The chain says the rest.
+            (Some(link), None) => link.seq == base,
         };
         if !joined {
             return Err(self.contradiction(format!("entry {} is not linked to entry {base}", base + 1)));
         }
         entries.reverse();
-        self.check_positions(before, &entries)?;
+        self.check_positions(before.digest, &entries)?;
         Ok(entries)
     }
 
@@ -140,6 +170,11 @@ impl Verification<'_> {
         })
         .await?;
         tracing::info!(entries = keys.len(), "reading entries");
+        self.frames(keys).await
+    }
+
+    /// Entries as they are stored; those that are not there are left out.
+    pub(super) async fn frames(&self, keys: Vec<String>) -> Result<Ahead, SinkError> {
         let frames = in_parallel(PARALLEL, keys, |key| {
             let (env, patience) = (self.env.clone(), self.patience.renewed());
             async move {
@@ -152,8 +187,8 @@ impl Verification<'_> {
     }
 
     /// Every position is what its digest says, and follows the one that the entry names.
-    fn check_positions(&self, before: Option<&Committed>, entries: &[Committed]) -> Result<(), SinkError> {
-        let mut last = before.map(Committed::digest);
+    fn check_positions(&self, before: Option<Digest>, entries: &[Committed]) -> Result<(), SinkError> {
+        let mut last = before;
         for committed in entries {
             let Content::Entry(entry) = &committed.content else { continue };
             entry.position().map_err(|error| SinkError::of_position(&committed.key, &error))?;
