@@ -120,7 +120,7 @@ async fn nobody_there_is_unknown() {
 }
 
 /// Answers each request on each connection with `answer`, whatever is asked.
-async fn parrot(answer: &'static str) -> SocketAddr {
+pub async fn parrot(answer: &'static str) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("its address");
     tokio::spawn(async move {

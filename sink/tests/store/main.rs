@@ -1,6 +1,7 @@
 //! One body of tests for every store: in memory, and through the SDK the embedded server in memory and on disk.
 
 mod answers;
+mod multipart;
 
 use std::sync::Arc;
 

@@ -140,13 +140,13 @@ fn chosen<'a>(parts: &'a [Part], named: &[PartRef]) -> Result<Vec<&'a Part>, (&'
         return Err(("InvalidPartOrder", "parts ascend".to_owned()));
     }
     let mut found = Vec::new();
-    for (at, name) in named.iter().enumerate() {
+    for name in named {
         let part = parts.iter().find(|part| part.number == name.number && part.etag() == name.etag);
-        let part = part.ok_or_else(|| ("InvalidPart", format!("part {} is not there", name.number)))?;
-        if at + 1 < named.len() && part.bytes.len() < MIN_PART_BYTES {
-            return Err(("EntityTooSmall", format!("part {} is too small", name.number)));
-        }
-        found.push(part);
+        found.push(part.ok_or_else(|| ("InvalidPart", format!("part {} is not there", name.number)))?);
+    }
+    let small = |part: &&&Part| part.bytes.len() < MIN_PART_BYTES;
+    if let Some(part) = found[..found.len() - 1].iter().find(small) {
+        return Err(("EntityTooSmall", format!("part {} is too small", part.number)));
     }
     Ok(found)
 }
