@@ -2,8 +2,8 @@
 //!
 //! [`model`] holds the nouns of the protocol without I/O, [`store`] the door to the bucket, [`mod@env`] what a
 //! sink runs in; [`metrics`] is what it counts, [`endpoint`] where that is read. [`plan`] thinks the verbs of the
-//! protocol, [`run`] does them, [`mod@sink`] is the handle that they serve;
-//! [`rolling`] is the mode without the protocol. In front of it stand a pipeline's
+//! protocol, [`run`] does them, [`mod@sink`] is the handle that they serve; [`rolling`] is the mode without the
+//! protocol, and [`stage`] the sink for engines with checkpoints of their own. In front of it stand a pipeline's
 //! [`config`], its [`events`], and how they become batches ([`batch`]) and objects ([`mod@format`]).
 
 pub mod batch;
@@ -25,5 +25,6 @@ pub mod run;
 #[cfg(test)]
 mod s3_server_it;
 pub mod sink;
+pub mod stage;
 pub mod stop;
 pub mod store;

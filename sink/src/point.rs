@@ -26,11 +26,35 @@ pub enum Point {
     RollupAfterInventory,
     /// The rollup is written and read back, HEAD is not swapped.
     RollupAfterRollup,
+    /// An interval is about to be staged.
+    SinkBeforePrepare,
+    /// The upload is created, no part is stored.
+    SinkAfterCreateUpload,
+    /// The first part is stored; whether others are to come or not.
+    SinkMidParts,
+    /// All parts are stored, and no handle exists.
+    SinkAfterPrepare,
+    /// The handle is in the sink's state, and in no snapshot.
+    SinkAfterHandlePut,
+    /// The snapshot is durable, its marker is not.
+    CoordinatorBeforeCompletedMarker,
+    /// The marker is durable.
+    CoordinatorAfterCompletedMarker,
+    /// Nobody is told of the marker yet.
+    CoordinatorBeforeCommitBroadcast,
+    /// The upload may be completed, and Complete is about to be sent.
+    SinkBeforeCommit,
+    /// The object is visible, and nothing of ours says so.
+    SinkAfterExternalCommit,
+    /// The receipt is about to be written.
+    SinkBeforeReceipt,
+    /// The receipt is durable, the handle is not forgotten.
+    SinkAfterReceipt,
 }
 
 impl Point {
     /// Every point.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 21] = [
         Self::PubAfterData,
         Self::PubAfterEntry,
         Self::PubBeforeCas,
@@ -40,6 +64,18 @@ impl Point {
         Self::AcqAfterCas,
         Self::RollupAfterInventory,
         Self::RollupAfterRollup,
+        Self::SinkBeforePrepare,
+        Self::SinkAfterCreateUpload,
+        Self::SinkMidParts,
+        Self::SinkAfterPrepare,
+        Self::SinkAfterHandlePut,
+        Self::CoordinatorBeforeCompletedMarker,
+        Self::CoordinatorAfterCompletedMarker,
+        Self::CoordinatorBeforeCommitBroadcast,
+        Self::SinkBeforeCommit,
+        Self::SinkAfterExternalCommit,
+        Self::SinkBeforeReceipt,
+        Self::SinkAfterReceipt,
     ];
 
     /// Its name, as it is armed.
@@ -55,6 +91,35 @@ impl Point {
             Self::AcqAfterCas => "acq.after_cas",
             Self::RollupAfterInventory => "rollup.after_inventory",
             Self::RollupAfterRollup => "rollup.after_rollup",
+            Self::SinkBeforePrepare => "sink.before_prepare",
+            Self::SinkAfterCreateUpload => "sink.after_create_upload",
+            Self::SinkMidParts => "sink.mid_parts",
+            Self::SinkAfterPrepare => "sink.after_prepare",
+            Self::SinkAfterHandlePut => "sink.after_handle_put",
+            Self::CoordinatorBeforeCompletedMarker => "coordinator.before_completed_marker",
+            Self::CoordinatorAfterCompletedMarker => "coordinator.after_completed_marker",
+            Self::CoordinatorBeforeCommitBroadcast => "coordinator.before_commit_broadcast",
+            Self::SinkBeforeCommit => "sink.before_commit",
+            Self::SinkAfterExternalCommit => "sink.after_external_commit",
+            Self::SinkBeforeReceipt => "sink.before_receipt",
+            Self::SinkAfterReceipt => "sink.after_receipt",
+        }
+    }
+
+    /// The point of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|point| point.name() == name)
+    }
+
+    /// The package whose code reaches it: once, which a test of that package shows.
+    #[must_use]
+    pub const fn package(self) -> &'static str {
+        match self {
+            Self::CoordinatorBeforeCompletedMarker
+            | Self::CoordinatorAfterCompletedMarker
+            | Self::CoordinatorBeforeCommitBroadcast => "assay-campaign",
+            _ => "sinks",
         }
     }
 }
@@ -104,8 +169,12 @@ mod tests {
             include_str!("run/acquire.rs"),
             include_str!("run/rollup.rs"),
             include_str!("sink.rs"),
+            include_str!("run/stage/prepare.rs"),
+            include_str!("run/stage/commit.rs"),
+            include_str!("stage/sink.rs"),
         ];
-        for point in Point::ALL {
+        for point in Point::ALL.into_iter().filter(|point| point.package() == "sinks") {
+            assert_eq!(Point::named(point.name()), Some(point));
             let call = format!("point::reach(Point::{point:?})");
             assert_eq!(run.iter().map(|text| text.matches(&call).count()).sum::<usize>(), 1, "{call}");
         }

@@ -22,7 +22,7 @@ pub const MAJOR: u16 = 1;
 /// The newest minor version whose fields and rules this code knows.
 pub const MINOR: u16 = 0;
 
-/// What an object under `_manifest/` is.
+/// What a framed object is: those under `_manifest/`, and the files of a staged job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The one mutable object.
@@ -37,6 +37,16 @@ pub enum Kind {
     Mark,
     /// A proof that outputs replace inputs.
     Compaction,
+    /// A staged upload, with all that completing it takes.
+    Handle,
+    /// What a staged job restores from.
+    Snapshot,
+    /// Whether a snapshot counts.
+    Marker,
+    /// That a staged upload became an object.
+    Receipt,
+    /// That a coordinator took over.
+    Claim,
 }
 
 impl Kind {
@@ -50,6 +60,11 @@ impl Kind {
             Self::Rollup => "rollup",
             Self::Mark => "mark",
             Self::Compaction => "compaction",
+            Self::Handle => "handle",
+            Self::Snapshot => "snapshot",
+            Self::Marker => "marker",
+            Self::Receipt => "receipt",
+            Self::Claim => "claim",
         }
     }
 
@@ -59,9 +74,9 @@ impl Kind {
         const KIB: usize = 1024;
         const MIB: usize = 1024 * KIB;
         match self {
-            Self::Head => 64 * KIB,
-            Self::Entry => 4 * MIB,
-            Self::Inventory => 32 * MIB,
+            Self::Head | Self::Marker | Self::Receipt | Self::Claim => 64 * KIB,
+            Self::Entry | Self::Handle => 4 * MIB,
+            Self::Inventory | Self::Snapshot => 32 * MIB,
             Self::Rollup | Self::Compaction => 16 * MIB,
             Self::Mark => 8 * MIB,
         }

@@ -312,7 +312,7 @@ fn entry_name(name: &str) -> Option<ObjectName<'static>> {
     parts.next().is_none().then_some(ObjectName::Entry { seq, epoch, content })
 }
 
-fn check(segment: &str, of: &'static str) -> Result<(), KeyError> {
+pub(super) fn check(segment: &str, of: &'static str) -> Result<(), KeyError> {
     let why = if segment.is_empty() {
         "is empty"
     } else if matches!(segment, "." | "..") {
@@ -328,7 +328,7 @@ fn check(segment: &str, of: &'static str) -> Result<(), KeyError> {
 }
 
 /// Letters, digits, `-` and `_` stay; every other byte becomes `%XX`, the dot and the percent sign too.
-fn encoded(name: &str) -> String {
+pub(super) fn encoded(name: &str) -> String {
     name.bytes().fold(String::with_capacity(name.len()), |mut out, byte| {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => out.push(char::from(byte)),

@@ -12,6 +12,7 @@ pub mod key;
 pub mod mark;
 pub mod position;
 pub mod rollup;
+pub mod stage;
 pub mod view;
 
 #[cfg(test)]

@@ -7,3 +7,4 @@ pub mod fold;
 pub mod ownership;
 pub mod reconcile;
 pub mod rollup;
+pub mod stage;

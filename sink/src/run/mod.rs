@@ -10,5 +10,6 @@ pub mod publish;
 pub mod read;
 pub mod recover;
 pub mod rollup;
+pub mod stage;
 pub mod start;
 pub mod swap;

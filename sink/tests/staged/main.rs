@@ -1,0 +1,10 @@
+//! Staged commits: whatever stops a job and whenever, each record becomes visible once, and none before its
+//! checkpoint counts.
+
+mod answers;
+mod bent;
+mod crashes;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod page;
+mod world;
