@@ -50,11 +50,15 @@ pub enum Point {
     SinkBeforeReceipt,
     /// The receipt is durable, the handle is not forgotten.
     SinkAfterReceipt,
+    /// The bucket is listed, what HEAD reaches is about to be read.
+    RecAfterListing,
+    /// One orphan is deleted, the next is not.
+    RecMidDelete,
 }
 
 impl Point {
     /// Every point.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::PubAfterData,
         Self::PubAfterEntry,
         Self::PubBeforeCas,
@@ -76,6 +80,8 @@ impl Point {
         Self::SinkAfterExternalCommit,
         Self::SinkBeforeReceipt,
         Self::SinkAfterReceipt,
+        Self::RecAfterListing,
+        Self::RecMidDelete,
     ];
 
     /// Its name, as it is armed.
@@ -103,6 +109,8 @@ impl Point {
             Self::SinkAfterExternalCommit => "sink.after_external_commit",
             Self::SinkBeforeReceipt => "sink.before_receipt",
             Self::SinkAfterReceipt => "sink.after_receipt",
+            Self::RecAfterListing => "rec.after_listing",
+            Self::RecMidDelete => "rec.mid_delete",
         }
     }
 
@@ -168,6 +176,7 @@ mod tests {
             include_str!("run/publish.rs"),
             include_str!("run/acquire.rs"),
             include_str!("run/rollup.rs"),
+            include_str!("run/orphans.rs"),
             include_str!("sink.rs"),
             include_str!("run/stage/prepare.rs"),
             include_str!("run/stage/commit.rs"),

@@ -4,6 +4,7 @@ pub mod accept;
 pub mod change;
 pub mod commit;
 pub mod fold;
+pub mod orphans;
 pub mod ownership;
 pub mod reconcile;
 pub mod rollup;

@@ -9,36 +9,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::model::head::Head;
 use crate::model::ids::Nonce;
 use crate::plan::change::Change;
+use crate::plan::orphans::LeaseTimes;
 use crate::sink::Keeper;
 use crate::stop::{StopReason, Stopped};
-
-/// How long a lease holds, and how much of that is left for requests that are under way. All in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseTimes {
-    /// From when it was asked for until the next owner may write.
-    pub ttl_ms: u64,
-    /// Longest that one request takes, from when it is sent.
-    pub request_ms: u64,
-    /// For clocks that run at different speeds and for what a network holds back.
-    pub margin_ms: u64,
-}
-
-impl LeaseTimes {
-    /// For requests that take at most `request_ms`: as long again to work in, and a margin of a tenth.
-    #[must_use]
-    pub const fn of_requests(request_ms: u64) -> Self {
-        let margin_ms = if request_ms / 10 < 1_000 { 1_000 } else { request_ms / 10 };
-        Self { ttl_ms: 2 * request_ms + 2 * margin_ms, request_ms, margin_ms }
-    }
-
-    /// How long after it was asked for a delete may still be sent.
-    #[must_use]
-    pub const fn usable_ms(&self) -> u64 {
-        self.ttl_ms.saturating_sub(self.request_ms).saturating_sub(self.margin_ms)
-    }
-}
 
 /// The lease of this process. One process has one identity for all its leases, so that a run that was cut short
 /// does not keep the next one out.
@@ -98,6 +74,19 @@ impl<'a> Lease<'a> {
                  with a margin of {margin_ms} ms does not fit any more"
             ),
         ))
+    }
+
+    /// That HEAD still has it.
+    ///
+    /// # Errors
+    /// [`StopReason::LeaseLost`] if somebody took it away.
+    pub fn is_granted(&self, head: &Head) -> Result<(), Stopped> {
+        match &head.lease {
+            Some(lease) if lease.lease_id == self.id() && lease.epoch == self.keeper.epoch => Ok(()),
+            other => {
+                Err(Stopped::new(StopReason::LeaseLost, format!("HEAD has {other:?} instead of the lease")))
+            }
+        }
     }
 
     /// Gives it back, so that the next owner need not wait.

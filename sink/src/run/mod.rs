@@ -4,6 +4,8 @@ pub mod acquire;
 pub mod create;
 pub mod in_flight;
 pub mod lease;
+pub mod listing;
+pub mod orphans;
 mod parallel;
 pub mod patience;
 pub mod publish;

@@ -19,6 +19,7 @@ use crate::run::read;
 mod compactions;
 pub mod live;
 mod objects;
+pub mod reach;
 mod rollups;
 pub mod since;
 mod tail;

@@ -196,7 +196,8 @@ impl Store for BentStore {
     }
 
     fn delete<'a>(&'a self, key: &'a str, only: Option<ETag>) -> Pending<'a, Outcome<()>> {
-        Box::pin(self.0.bent(move || self.0.world.store.delete(key, only.clone()), None))
+        let call = move || -> Pending<'a, _> { Box::pin(self.0.world.delete(key, only.clone())) };
+        Box::pin(self.0.bent(call, None))
     }
 
     fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {

@@ -9,6 +9,7 @@ mod enumerate;
 mod fold;
 mod handle;
 mod lifetime;
+mod orphans;
 mod owners;
 mod random;
 mod rollups;

@@ -3,7 +3,7 @@
 use crate::calls::Bend;
 use crate::world::{BATCHES, Pace, World};
 
-fn bend(random: &mut fastrand::Rng) -> Bend {
+pub fn bend(random: &mut fastrand::Rng) -> Bend {
     match random.u8(..12) {
         0 => Bend::StopBefore,
         1 => Bend::StopAfter,

@@ -16,6 +16,7 @@ use sinks::model::key::PipelineRoot;
 use sinks::model::position::{Lineage, Position, PositionType};
 use sinks::plan::reconcile::Step;
 use sinks::run::patience::Patience;
+use sinks::run::recover::reach::Reach;
 use sinks::run::recover::{self, Depth, Recovered};
 use sinks::sink::{Batch, EncodedObject, Settings, Sink};
 use sinks::store::{Condition, ETag, MemoryStore, Outcome, Store};
@@ -30,15 +31,29 @@ pub struct World {
     pub checkpoints: Arc<MemoryCheckpoints>,
     pub acked: Mutex<BTreeSet<u64>>,
     pub late: Mutex<Vec<LatePut>>,
+    /// The grace period that every delete must have respected, if only orphans may be deleted.
+    pub orphans_only: Mutex<Option<u64>>,
+    /// Every key that was deleted.
+    pub deleted: Mutex<Vec<String>>,
+    /// What the store and all processes have for the time of day.
+    pub clock: Arc<Hands>,
     lives: AtomicU64,
 }
 
+/// A clock that a test sets.
 #[derive(Debug)]
-struct Noon;
+pub struct Hands(AtomicU64);
 
-impl Clock for Noon {
+impl Clock for Hands {
     fn now_ms(&self) -> u64 {
-        1_764_417_600_000
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Hands {
+    /// Lets time go by.
+    pub fn advance_ms(&self, ms: u64) {
+        self.0.fetch_add(ms, Ordering::Relaxed);
     }
 }
 
@@ -103,18 +118,22 @@ pub fn settings() -> Settings {
 
 impl World {
     pub fn new() -> Arc<Self> {
+        let clock = Arc::new(Hands(AtomicU64::new(1_764_417_600_000)));
         Arc::new(Self {
-            store: Arc::new(MemoryStore::new(Arc::new(Noon))),
+            store: Arc::new(MemoryStore::new(clock.clone())),
             checkpoints: Arc::new(MemoryCheckpoints::default()),
             acked: Mutex::default(),
             late: Mutex::default(),
+            orphans_only: Mutex::default(),
+            deleted: Mutex::default(),
+            clock,
             lives: AtomicU64::new(0),
         })
     }
 
     pub fn env(self: &Arc<Self>, store: Arc<dyn Store>) -> Env {
         let seed = 1 + self.lives.fetch_add(1, Ordering::Relaxed);
-        Env { store, clock: Arc::new(Noon), ids: Arc::new(Ids::seeded(seed)) }
+        Env { store, clock: self.clock.clone(), ids: Arc::new(Ids::seeded(seed)) }
     }
 
     /// A write, after which HEAD must be a child of what it was, and nothing else may be replaced.
@@ -141,6 +160,27 @@ impl World {
             _ => {}
         }
         answer
+    }
+
+    /// A delete: of an orphan, if only these may be deleted, and under a lease that HEAD has.
+    pub async fn delete(&self, key: &str, only: Option<ETag>) -> Outcome<()> {
+        let grace_ms = *self.orphans_only.lock();
+        if let (Some(grace_ms), Outcome::Done(meta)) = (grace_ms, self.store.head(key).await) {
+            let ids = Arc::new(Ids::seeded(1));
+            let env = Env { store: self.store.clone(), clock: self.clock.clone(), ids };
+            let patience = Patience::limited(1_000);
+            let found = recover::recover(&env, &root(), Depth::Manifest, &patience).await.unwrap().unwrap();
+            let reach = Reach::of(&env, &root(), &patience, &found).await.unwrap();
+            assert!(!reach.contains(key), "{key} is reached and was deleted");
+            assert!(found.view.head.lease.is_some(), "{key} was deleted without a lease");
+            let age_ms = self.clock.now_ms() - meta.last_modified_ms;
+            assert!(age_ms > grace_ms, "{key} was deleted at an age of {age_ms} ms");
+            let kept = ["rollups", "inventory", "marks", "compactions", "HEAD"];
+            let folder = key.strip_prefix(&root().manifest()).and_then(|rest| rest.split('/').next());
+            assert!(folder.is_none_or(|folder| !kept.contains(&folder)), "{key} was deleted");
+        }
+        self.deleted.lock().push(key.to_owned());
+        self.store.delete(key, only).await
     }
 
     /// A process that submits what is not yet committed, up to batch `last`, and closes.
