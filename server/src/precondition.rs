@@ -120,6 +120,16 @@ impl WriteCondition {
         }
     }
 
+    /// The same, of a write whose bytes have this ETag; only a server with deviations looks at it.
+    pub(crate) fn making(self, etag: &str) -> Self {
+        match self {
+            Self::Bent(bent) => {
+                Self::Bent(Arc::new(Bent { made: Some(etag.to_owned()), ..Bent::clone(&bent) }))
+            }
+            other => other,
+        }
+    }
+
     /// Whether the server has this deviation, which is about to act.
     pub(crate) fn acts(&self, deviation: &Deviation) -> bool {
         self.bent().is_some_and(|bent| bent.acting.acts(deviation))

@@ -151,6 +151,12 @@ deviations! {
         /// The first requests of each connection are done whatever their condition.
         IgnoreConditionsFirstOnConnection(u64 = 10, "requests") "ignore-conditions-first-on-connection"
         "none by name; made for the suite"
+        /// After so many writes and deletes since the start each further one is done whatever its condition.
+        IgnoreConditionsAfter(u64 = 400, "writes") "ignore-conditions-after"
+        "none by name; MinIO's drives without a read quorum act so (issue 21603, 2025)"
+        /// A PUT of the bytes that are there is done whatever its condition.
+        IgnoreConditionsSameBytes "ignore-conditions-same-bytes"
+        "none by name; made for the suite"
     }
     "conditions refused" {
         /// A PUT with If-None-Match is refused with 501 NotImplemented.
@@ -184,6 +190,9 @@ deviations! {
         "DigitalOcean Spaces (celld 137, 2026-08; another report disagrees)"
         /// An ETag in a condition is compared only with its quotes.
         OnlyQuotedEtagsMatch "only-quoted-etags-match"
+        "none by name; made for the suite"
+        /// If-Match on a write or delete compares so many characters of an ETag and no further ones.
+        CompareEtagPrefix(u64 = 8, "characters") "compare-etag-prefix"
         "none by name; made for the suite"
         /// A list of ETags in a condition names none of them.
         NoEtagLists "no-etag-lists"

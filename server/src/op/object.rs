@@ -30,20 +30,20 @@ pub(super) async fn put(call: &mut Call<'_>, bucket: &BucketName, key: &Key) -> 
     let intake = intake::body(call, DigestForm::Hex, Some(Algorithm::Crc64nvme), None).await?;
     let condition = call.decide_early(bucket, key, condition, Moment::Body).await?;
     let checksum = intake.summary.checksum.map(Checksum::full);
+    let etag = made_etag(&condition, etag::of_md5(intake.summary.md5));
     let object = Object {
         size: intake.summary.size,
-        etag: made_etag(&condition, etag::of_md5(intake.summary.md5)),
+        etag: etag.clone(),
         checksum,
         attributes,
         tags,
         part_count: None,
     };
-    let etag = object.etag.clone();
     let new = NewObject {
         object,
         body: intake.body,
         part_checksum: intake.summary.checksum,
-        condition,
+        condition: condition.making(&etag),
         now: call.now,
         random: call.service.random(),
     };

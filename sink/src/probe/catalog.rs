@@ -94,10 +94,10 @@ checks! {
         "a create whose body is held half way while another lands: the slow one is 412, the fast one's bytes stay";
         "the condition is decided when a request begins and not when it commits"; RACES;
     20 "a chain of swaps" true
-        "64 swaps, each from the last answer: all done, the last is there; then an old ETag and a create: 412";
-        "the store answers from a cache of ETags, or honours conditions for a while only"; NOT_THIS_STORE;
+        "64 swaps, each from the last answer: all done, each with a new ETag; then an old ETag and a create: 412";
+        "the store answers from a cache of ETags, gives one twice, or honours conditions for a while"; NOT_THIS_STORE;
     21 "read after write" true
-        "a read on a new connection right after a create and after a swap: the new bytes";
+        "a read on a new connection right after a create, a swap and a plain overwrite: the new bytes";
         "recovery reads an old HEAD and fences a healthy writer, or misses a commit";
         "read from the primary, turn caches between off, or use strong consistency";
     22 "list after write and delete" true

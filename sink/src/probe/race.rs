@@ -1,6 +1,6 @@
 //! Checks 16 to 20: conditions hold when many ask at once, each on a connection of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -272,10 +272,14 @@ pub(super) async fn chain(at: &At<'_>) -> Checked {
     let mut body = at.body();
     let first = at.must_write(&key, &body, Condition::Absent).await?;
     let mut etag = first.clone();
+    let mut seen = BTreeSet::from([first.0.clone()]);
     for turn in 0..CHAIN {
         body = at.body();
         etag = match at.put(&key, &body, Condition::Matches(etag)).await? {
-            Reply::Done(Some(etag)) => etag,
+            Reply::Done(Some(etag)) if seen.insert(etag.0.clone()) => etag,
+            Reply::Done(Some(etag)) => {
+                return refused("an ETag that no earlier object of the key had", format!("{etag} again"));
+            }
             other => {
                 return refused(
                     "swap with the ETag of the last answer: 2xx and an ETag",

@@ -1,4 +1,4 @@
-//! Tricksters that the embedded server does not play: conditions looked at in part, for a while, or by one endpoint.
+//! A trickster that one embedded server cannot play: two endpoints of a bucket that each decide alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,52 +12,14 @@ use sinks::store::{
 
 use super::{System, env};
 
-/// How a store twists what it is asked.
+/// One endpoint of a bucket: it decides by its own state, and tells the other a moment later.
 #[derive(Debug)]
-enum Twist {
-    /// A write of the bytes that are there is done, whatever its condition.
-    SameBytes,
-    /// Only so many characters of an ETag are compared, its quote among them.
-    Prefix(usize),
-    /// Conditions count for so many writes and for no further one.
-    First(usize),
-    /// Whoever stands here decides by its own state, and tells the other a moment later.
-    Alone(Arc<MemoryStore>),
-}
-
-#[derive(Debug)]
-struct Twisted {
+struct Alone {
     store: Arc<MemoryStore>,
-    twist: Twist,
-    writes: AtomicUsize,
+    other: Arc<MemoryStore>,
 }
 
-impl Twisted {
-    fn new(store: Arc<MemoryStore>, twist: Twist) -> Arc<Self> {
-        Arc::new(Self { store, twist, writes: AtomicUsize::new(0) })
-    }
-
-    /// The condition that is decided in place of the one asked.
-    async fn twisted(&self, key: &str, bytes: &Bytes, condition: Condition) -> Condition {
-        let number = self.writes.fetch_add(1, Ordering::Relaxed);
-        let current = match self.store.get(key).await {
-            Outcome::Done(object) => Some(object),
-            _ => None,
-        };
-        match (&self.twist, current, condition) {
-            (Twist::SameBytes, Some(object), _) if object.bytes == *bytes => Condition::None,
-            (Twist::Prefix(chars), Some(object), Condition::Matches(wanted))
-                if object.meta.etag.0.get(..*chars) == wanted.0.get(..*chars) =>
-            {
-                Condition::None
-            }
-            (Twist::First(writes), ..) if number >= *writes => Condition::None,
-            (.., condition) => condition,
-        }
-    }
-}
-
-impl Store for Twisted {
+impl Store for Alone {
     fn put<'a>(
         &'a self,
         key: &'a str,
@@ -66,11 +28,10 @@ impl Store for Twisted {
         metadata: &'a [(String, String)],
     ) -> Pending<'a, Outcome<Option<ETag>>> {
         Box::pin(async move {
-            let condition = self.twisted(key, &bytes, condition).await;
             let outcome = self.store.put(key, bytes.clone(), condition, metadata).await;
-            if let (Twist::Alone(other), Outcome::Done(_)) = (&self.twist, &outcome) {
+            if let Outcome::Done(_) = &outcome {
                 tokio::task::yield_now().await;
-                other.put(key, bytes, Condition::None, metadata).await;
+                self.other.put(key, bytes, Condition::None, metadata).await;
             }
             outcome
         })
@@ -86,9 +47,7 @@ impl Store for Twisted {
 
     fn delete<'a>(&'a self, key: &'a str, only: Option<ETag>) -> Pending<'a, Outcome<()>> {
         Box::pin(async move {
-            if let Twist::Alone(other) = &self.twist {
-                other.delete(key, None).await;
-            }
+            self.other.delete(key, None).await;
             self.store.delete(key, only).await
         })
     }
@@ -115,23 +74,9 @@ async fn refusing(store: Arc<dyn Store>, clients: &dyn Clients) -> Vec<u8> {
     }
 }
 
-#[tokio::test]
-async fn conditions_that_are_looked_at_in_part_or_for_a_while() {
-    for (twist, expected) in [
-        (Twist::SameBytes, vec![3, 10]),
-        (Twist::Prefix(1), vec![9, 10, 11, 15, 17, 18, 20]),
-        (Twist::Prefix(9), vec![11]),
-        (Twist::First(400), vec![20]),
-    ] {
-        let name = format!("{twist:?}");
-        let store = Twisted::new(memory(), twist);
-        assert_eq!(refusing(store.clone(), &OneStore(store)).await, expected, "{name}");
-    }
-}
-
 /// Two endpoints of one bucket, in turns.
 #[derive(Debug)]
-struct TwoEndpoints([Arc<Twisted>; 2], AtomicUsize);
+struct TwoEndpoints([Arc<Alone>; 2], AtomicUsize);
 
 impl Clients for TwoEndpoints {
     fn fresh(&self) -> Arc<dyn Store> {
@@ -150,7 +95,8 @@ impl Clients for TwoEndpoints {
 #[tokio::test]
 async fn conditions_that_hold_within_one_endpoint_only() {
     let (one, two) = (memory(), memory());
-    let ends = [Twisted::new(one.clone(), Twist::Alone(two.clone())), Twisted::new(two, Twist::Alone(one))];
+    let ends =
+        [(one.clone(), two.clone()), (two, one)].map(|(store, other)| Arc::new(Alone { store, other }));
     // Through one endpoint all is well.
     let alone = OneStore(ends[0].clone());
     let (settings, root) =

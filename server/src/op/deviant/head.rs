@@ -14,6 +14,8 @@ pub(super) struct Asked {
     pub(super) size: u64,
     /// Counts the requests of the connection, from 1.
     pub(super) number: Option<u64>,
+    /// Writes and deletes that came before it.
+    pub(super) writes: u64,
     pub(super) now: Instant,
 }
 
@@ -51,6 +53,7 @@ pub(super) fn is_enough(deviation: &D) -> bool {
             deviation,
             D::IgnoreConditionsLarge(_)
                 | D::IgnoreConditionsFirstOnConnection(_)
+                | D::IgnoreConditionsAfter(_)
                 | D::RefuseIfNoneMatchEtag(_)
                 | D::RefuseBadDates
                 | D::OnlyUnquotedEtagsMatch
@@ -134,6 +137,9 @@ fn ignore(deviation: &D, asked: &Asked, headers: &mut HeaderMap) -> bool {
         D::IgnoreConditionsFirstOnConnection(first)
             if verb.writes() && asked.number.is_some_and(|number| number <= *first) =>
         {
+            remove(headers, "if-")
+        }
+        D::IgnoreConditionsAfter(writes) if verb.writes() && asked.writes >= *writes => {
             remove(headers, "if-")
         }
         D::RangesBeforeConditions if verb == Verb::Read && headers.contains_key("range") => {
@@ -225,8 +231,13 @@ mod tests {
     #[track_caller]
     fn check(name: &str, verb: Verb, before: &str, after: Result<&str, u16>) {
         let acting = Acting::new(&Deviations::new(&[name.parse().unwrap()]));
-        let asked =
-            Asked { verb, size: 600 << 10, number: Some(3), now: Instant::from_epoch_ms(1_000_000_000_000) };
+        let asked = Asked {
+            verb,
+            size: 600 << 10,
+            number: Some(3),
+            writes: 7,
+            now: Instant::from_epoch_ms(1_000_000_000_000),
+        };
         let read = |text: &str| -> HeaderMap {
             let pairs = text.lines().filter_map(|line| line.split_once(": "));
             pairs.map(|(n, v)| (n.parse::<HeaderName>().unwrap(), v.parse().unwrap())).collect()
@@ -246,6 +257,8 @@ mod tests {
         check("ignore-conditions-large=614400", Verb::Put, "if-match: x", Ok("if-match: x"));
         check("ignore-conditions-first-on-connection=3", Verb::Delete, "if-match: x", Ok(""));
         check("ignore-conditions-first-on-connection=2", Verb::Put, "if-match: x", Ok("if-match: x"));
+        check("ignore-conditions-after=7", Verb::Put, "if-match: x", Ok(""));
+        check("ignore-conditions-after=8", Verb::Put, "if-match: x", Ok("if-match: x"));
         check("drop-metadata", Verb::Put, "x-amz-meta-a: 1\nrange: y", Ok("range: y"));
     }
 

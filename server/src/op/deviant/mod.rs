@@ -47,6 +47,8 @@ pub(crate) struct State {
     past: Mutex<Option<Past>>,
     /// ETags shown so far.
     shown: AtomicU64,
+    /// Writes and deletes asked for so far.
+    writes: AtomicU64,
 }
 
 impl State {
@@ -54,6 +56,7 @@ impl State {
     pub(crate) fn forget(&self) {
         *self.past.lock() = None;
         self.shown.store(0, Ordering::Relaxed);
+        self.writes.store(0, Ordering::Relaxed);
     }
 
     /// Counts a request of this connection, from 1.
@@ -147,8 +150,10 @@ fn bent_head(operation: Operation, key: &str, call: &Call<'_>) -> Result<Parts, 
         key::check(&call.acting, key)?;
     }
     let mut head = call.head.clone();
+    let verb = Verb::of(operation);
     let asked = head::Asked {
-        verb: Verb::of(operation),
+        verb,
+        writes: call.service.deviant.writes.fetch_add(u64::from(verb.writes()), Ordering::Relaxed),
         size: body_size(&head.headers),
         number: call.connection.map(|connection| call.service.deviant.count(connection)),
         now: call.now,
@@ -279,7 +284,13 @@ impl Call<'_> {
             _ if self.acting.set().has(&D::Loser409) => Some(self.store.changed_at(bucket, key)?),
             _ => None,
         };
-        Ok(WriteCondition::Bent(Arc::new(Bent { asked, verb, since, acting: self.acting.clone() })))
+        Ok(WriteCondition::Bent(Arc::new(Bent {
+            asked,
+            verb,
+            since,
+            made: None,
+            acting: self.acting.clone(),
+        })))
     }
 
     /// What AWS refuses with 501 and this server evaluates.
