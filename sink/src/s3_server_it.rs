@@ -2,13 +2,14 @@
 //! `cargo test -p sinks --lib -- --include-ignored --test-threads=1 s3_server_it`.
 //!
 //! With all of `DELTAFORGE_IT_S3_{ENDPOINT,BUCKET,ACCESS_KEY,SECRET_KEY}` it runs against that provider, behind
-//! the embedded server as a proxy that can misbehave; with none, on the embedded server itself, or with
-//! `ASSAY_IT_DATA` set to a directory, on its disk store there. A partial set is refused.
+//! the embedded server as a proxy that can misbehave; beside them may stand `_REGION`, `_SESSION_TOKEN` and
+//! `_ADDRESSING` (path, virtual). With none it runs on the embedded server itself, or with `ASSAY_IT_DATA` set to a
+//! directory, on its disk store there. A partial set is refused.
 
 use std::sync::{Arc, LazyLock};
 
 use assay_server::blocking;
-use assay_server::{Server, Upstream};
+use assay_server::{Addressing, Server, Upstream};
 
 use crate::env::Clock;
 use crate::matrix::{self, Deviant, Ending, Rig, WriterCommand};
@@ -20,7 +21,8 @@ const REQUIRED: [&str; 4] = [
     "DELTAFORGE_IT_S3_SECRET_KEY",
 ];
 
-const REGION: &str = "DELTAFORGE_IT_S3_REGION";
+const OPTIONAL: [&str; 3] =
+    ["DELTAFORGE_IT_S3_REGION", "DELTAFORGE_IT_S3_SESSION_TOKEN", "DELTAFORGE_IT_S3_ADDRESSING"];
 
 /// Says to a copy of this program that it is a writer.
 const WRITER: &str = "ASSAY_IT_WRITER";
@@ -29,22 +31,49 @@ const WRITER: &str = "ASSAY_IT_WRITER";
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
     Embedded,
-    Provider { endpoint: String, bucket: String, access_key: String, secret_key: String, region: String },
+    Provider(Provider),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Provider {
+    endpoint: String,
+    bucket: String,
+    access_key: String,
+    secret_key: String,
+    region: String,
+    session_token: Option<String>,
+    addressing: Addressing,
 }
 
 fn target(variable: impl Fn(&str) -> Option<String>) -> Result<Target, String> {
     let value = |name: &str| variable(name).filter(|value| !value.is_empty());
     let missing: Vec<_> = REQUIRED.into_iter().filter(|name| value(name).is_none()).collect();
-    match (REQUIRED.map(value), value(REGION)) {
-        ([Some(endpoint), Some(bucket), Some(access_key), Some(secret_key)], region) => {
+    match (REQUIRED.map(value), OPTIONAL.map(value)) {
+        (
+            [Some(endpoint), Some(bucket), Some(access_key), Some(secret_key)],
+            [region, session_token, addressing],
+        ) => {
             let region = region.unwrap_or_else(|| "us-east-1".to_owned());
-            Ok(Target::Provider { endpoint, bucket, access_key, secret_key, region })
+            let addressing = match addressing.as_deref() {
+                None | Some("path") => Addressing::Path,
+                Some("virtual") => Addressing::Virtual,
+                Some(other) => return Err(format!("{} is {other:?}: give path or virtual", OPTIONAL[2])),
+            };
+            Ok(Target::Provider(Provider {
+                endpoint,
+                bucket,
+                access_key,
+                secret_key,
+                region,
+                session_token,
+                addressing,
+            }))
         }
-        ([None, None, None, None], None) => Ok(Target::Embedded),
+        ([None, None, None, None], [None, None, None]) => Ok(Target::Embedded),
         _ => Err(format!(
             "{} not set: set all four to run against a provider, or none of {} to run against the embedded server",
             missing.join(", "),
-            [REQUIRED.as_slice(), &[REGION]].concat().join(", ")
+            [REQUIRED.as_slice(), OPTIONAL.as_slice()].concat().join(", ")
         )),
     }
 }
@@ -78,9 +107,15 @@ static LIVE: LazyLock<Result<Live, String>> = LazyLock::new(|| {
             };
             (builder, "deltaforge-it".to_owned(), true)
         }
-        Target::Provider { endpoint, bucket, access_key, secret_key, region } => {
-            let upstream = Upstream::new(endpoint, access_key, secret_key).region(region);
-            (builder.upstream(upstream), bucket, false)
+        Target::Provider(provider) => {
+            let upstream = Upstream::new(provider.endpoint, provider.access_key, provider.secret_key)
+                .region(provider.region)
+                .addressing(provider.addressing);
+            let upstream = match provider.session_token {
+                Some(token) => upstream.session_token(token),
+                None => upstream,
+            };
+            (builder.upstream(upstream), provider.bucket, false)
         }
     };
     let server = blocking::start(builder).map_err(|error| error.to_string())?;
@@ -89,10 +124,11 @@ static LIVE: LazyLock<Result<Live, String>> = LazyLock::new(|| {
 
 fn rig() -> Rig {
     let live = LIVE.as_ref().unwrap_or_else(|why| panic!("{why}"));
-    let now = SystemClock.now_ms();
+    let seed = SystemClock.now_ms() ^ (u64::from(std::process::id()) << 40);
     Rig {
         endpoint: live.server.endpoint().to_owned(),
         bucket: live.bucket.clone(),
+        prefix: format!("assay-it/{seed:016x}"),
         region: live.server.region().to_owned(),
         access_key: live.server.access_key().to_owned(),
         secret_key: live.server.secret_key().to_owned(),
@@ -105,7 +141,7 @@ fn rig() -> Rig {
                 .to_vec(),
             environment: vec![(WRITER.to_owned(), "1".to_owned())],
         },
-        seed: now ^ (u64::from(std::process::id()) << 40),
+        seed,
         clock: Arc::new(SystemClock),
     }
 }
@@ -212,6 +248,7 @@ live! {
     a_kill_after_the_swap
     a_kill_after_the_acknowledgement
     a_frozen_writer_wakes_up_fenced
+    hints_found_committed_are_folded
     an_object_under_another_position_is_never_accepted
     other_bytes_at_a_content_hash_stop_the_sink
     a_missing_object_blocks_acquisition
@@ -227,6 +264,17 @@ live! {
     a_fenced_writer_stays_fenced
     a_lost_update_is_an_alarm
     wm2_keys_fit_a_store_of_files_and_legacy_keys_do_not
+}
+
+/// Show it with `--nocapture`: the log line of each of twenty-four folds, and of the scan after it.
+#[test]
+#[ignore = "live: run by the command of the operations guide"]
+fn two_dozen_hints_found_committed_are_folded() {
+    let folds = runtime().block_on(matrix::folds(&rig(), 24)).unwrap_or_else(|failure| panic!("{failure}"));
+    for (round, fold) in (1..).zip(&folds) {
+        println!("fold {round}\n  {}\n  {}", fold.step, fold.scan);
+    }
+    assert_eq!(folds.len(), 24);
 }
 
 /// A copy of this program that scenarios start; by itself it shows that an order is needed.
@@ -257,12 +305,20 @@ fn the_environment_names_a_provider_or_nothing() {
     let four = [("ENDPOINT", "http://h:1"), ("BUCKET", "b"), ("ACCESS_KEY", "a"), ("SECRET_KEY", "s")];
     assert_eq!(with(&[]), Ok(Target::Embedded));
     assert_eq!(with(&four.map(|(name, _)| (name, ""))), Ok(Target::Embedded));
-    assert!(matches!(with(&four), Ok(Target::Provider { region, .. }) if region == "us-east-1"));
+    assert!(matches!(with(&four), Ok(Target::Provider(Provider { region, session_token: None, .. }))
+        if region == "us-east-1"));
+    let more = [four.as_slice(), &[("SESSION_TOKEN", "t"), ("ADDRESSING", "virtual")]].concat();
+    assert!(matches!(with(&more), Ok(Target::Provider(Provider { session_token: Some(_), addressing, .. }))
+        if addressing == Addressing::Virtual));
+    let odd = [four.as_slice(), &[("ADDRESSING", "dns")]].concat();
+    assert!(with(&odd).is_err_and(|why| why.ends_with("give path or virtual")));
     for (left_out, name) in REQUIRED.iter().enumerate() {
         let partial: Vec<_> = (0..4).filter(|n| *n != left_out).map(|n| four[n]).collect();
         let why = with(&partial).unwrap_err();
         assert!(why.starts_with(&format!("{name} not set")), "{why}");
         assert!(!why.contains("http://h:1"), "{why}");
     }
-    assert!(with(&[("REGION", "eu-west-1")]).is_err());
+    for stray in ["REGION", "SESSION_TOKEN", "ADDRESSING"] {
+        assert!(with(&[(stray, "x")]).is_err(), "{stray}");
+    }
 }

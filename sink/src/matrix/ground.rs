@@ -45,7 +45,7 @@ pub(super) struct Settled {
 
 impl Ground {
     pub(super) fn new(rig: &Rig, id: &str) -> Checked<Self> {
-        let prefix = format!("assay-it/{:016x}/{}", rig.seed, id.replace('.', "-"));
+        let prefix = format!("{}/{}", rig.prefix, id.replace('.', "-"));
         let directory = std::env::temp_dir().join(format!("assay-it-{:016x}-{id}", rig.seed));
         std::fs::create_dir_all(&directory)?;
         Ok(Self {

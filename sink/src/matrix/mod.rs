@@ -6,6 +6,7 @@
 
 mod data;
 mod fencing;
+mod folds;
 mod ground;
 mod keys;
 mod probe;
@@ -18,6 +19,7 @@ pub mod writer;
 
 use std::fmt;
 
+pub use self::folds::{Fold, folds};
 pub use self::rig::{Deviant, Rig, StartDeviant, WriterCommand};
 
 use self::ground::Ground;
@@ -102,6 +104,7 @@ pub fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         .chain(publish::SCENARIOS)
         .chain(wire::SCENARIOS)
         .chain(process::SCENARIOS)
+        .chain(folds::SCENARIOS)
         .chain(tampered::SCENARIOS)
         .chain(fencing::SCENARIOS)
         .chain(keys::SCENARIOS)

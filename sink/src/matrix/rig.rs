@@ -37,6 +37,8 @@ pub struct Rig {
     pub endpoint: String,
     /// The bucket.
     pub bucket: String,
+    /// What every key that a scenario writes begins with, without a slash at its end.
+    pub prefix: String,
     /// The region that requests are signed for.
     pub region: String,
     /// The key id that requests are signed with.

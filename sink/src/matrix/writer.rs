@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+use tokio::task::JoinHandle;
+use tracing::instrument::WithSubscriber as _;
 
 use super::data::{self, EXTENSION};
 use super::ground::{PIPELINE, REQUEST_TIMEOUT_MS};
@@ -48,7 +51,13 @@ pub async fn run(text: &str, clock: Arc<dyn Clock>) -> u8 {
             return 2;
         }
     };
-    match write(order, clock).await {
+    // What a start decides is told to whoever started this process.
+    let log = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(tracing::Level::INFO)
+        .with_writer(std::io::stderr)
+        .finish();
+    match write(order, clock).with_subscriber(log).await {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("{error}");
@@ -74,6 +83,7 @@ async fn write(order: Order, clock: Arc<dyn Clock>) -> Result<(), SinkError> {
     };
     let sink = Sink::start(env, settings).await?;
     let resume = data::number(sink.resume().as_ref()).map_err(|error| internal(&error))?;
+    tracing::info!(resume, "the start is done");
     say("started");
     for n in resume + 1..=order.upto {
         let batch = data::batch(n).map_err(|error| internal(&error))?;
@@ -98,12 +108,48 @@ fn say(line: &str) {
 pub(super) struct Writer {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
+    log: Arc<Mutex<Vec<String>>>,
+    logging: JoinHandle<()>,
+}
+
+/// What a writer logged until its start was done.
+pub(super) struct Started {
+    pub(super) log: Vec<String>,
 }
 
 impl Writer {
     pub(super) fn new(mut child: Child) -> Checked<Self> {
         let out = child.stdout.take().ok_or_else(|| Failure("the writer has no output".to_owned()))?;
-        Ok(Self { child, lines: BufReader::new(out).lines() })
+        let errors = child.stderr.take().ok_or_else(|| Failure("the writer has no errors".to_owned()))?;
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let logged = Arc::clone(&log);
+        // Read at once, so that a writer with much to tell is not held up.
+        let logging = tokio::spawn(async move {
+            let mut lines = BufReader::new(errors).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                logged.lock().push(line);
+            }
+        });
+        Ok(Self { child, lines: BufReader::new(out).lines(), log, logging })
+    }
+
+    /// Reads on until the writer's start is done, and gives what it logged. The line that says so comes behind the
+    /// log's, but through another pipe.
+    pub(super) async fn started(&mut self) -> Checked<Started> {
+        self.says("started").await?;
+        let waiting = async {
+            loop {
+                let log = self.log.lock().clone();
+                if log.iter().any(|line| line.contains("the start is done")) {
+                    return Started { log };
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        match tokio::time::timeout(SILENCE, waiting).await {
+            Ok(started) => Ok(started),
+            Err(_) => Err(Failure(format!("the writer logged no end of its start within {SILENCE:?}"))),
+        }
     }
 
     /// Reads on until the writer says `line`.
@@ -124,12 +170,9 @@ impl Writer {
     }
 
     async fn complain(&mut self, failure: Failure) -> Failure {
-        let mut text = String::new();
-        if let Some(mut errors) = self.child.stderr.take() {
-            // What can't be read is not there to be told.
-            let _ = errors.read_to_string(&mut text).await;
-        }
-        Failure(format!("{failure}; its errors: {}", text.trim()))
+        // It has ended, so its log does too.
+        let _ = (&mut self.logging).await;
+        Failure(format!("{failure}; its errors: {}", self.log.lock().join("\n")))
     }
 
     /// Kills it as `kill -9` does.

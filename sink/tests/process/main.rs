@@ -1,5 +1,7 @@
 //! `assay-sink` as a process: what goes in, what comes out, how it ends, and what survives its end.
 
+#[cfg(feature = "protocol-points")]
+mod points;
 mod rig;
 mod rolling;
 

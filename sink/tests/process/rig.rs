@@ -69,7 +69,13 @@ impl Rig {
 
     /// Runs to the end with `input`.
     pub(crate) async fn ask(&self, arguments: &[&str], input: &str) -> Output {
+        self.ask_with(arguments, &[], input).await
+    }
+
+    /// The same with more in the environment.
+    pub(crate) async fn ask_with(&self, arguments: &[&str], more: &[(&str, PathBuf)], input: &str) -> Output {
         let mut command = self.command(arguments);
+        command.envs(more.iter().cloned());
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
