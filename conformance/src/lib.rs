@@ -2,7 +2,7 @@
 //! says, with evidence, which conditions the provider enforces, refuses, ignores or races.
 //!
 //! The way of a run: [`target`] reads the provider from the environment, [`selection`] picks checks,
-//! [`runner`] runs them and emits events, [`report`] turns their entries into a verdict, [`render`] shows it,
+//! [`runner`] runs them and emits events, [`sink`] runs the durable sink itself, [`report`] turns their entries into a verdict, [`render`] shows it,
 //! and [`sweep`] leaves the bucket as it was found. [`matrix`] puts several reports side by side, [`baseline`] lets
 //! through what was known, and [`emulation`] says how the embedded server can fail the same.
 
@@ -16,5 +16,6 @@ pub mod render;
 pub mod report;
 pub mod runner;
 pub mod selection;
+pub mod sink;
 pub mod sweep;
 pub mod target;

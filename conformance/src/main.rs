@@ -4,12 +4,16 @@ use assay_checks::{Addressing, Call, Check, Client, Clock, Need, Race, Settings,
 use assay_conformance::render::Format;
 use assay_conformance::render::progress::Progress;
 use assay_conformance::render::text::Colour;
-use assay_conformance::report::{Head, Report, draw_up};
-use assay_conformance::runner::{Event, Plan};
+use assay_conformance::report::{Entry, Head, Report, draw_up};
+use assay_conformance::runner::Plan;
+use assay_conformance::selection::Selected;
+use assay_conformance::sink::{Area, Front, Part};
 use assay_conformance::target::{Provider, Target};
-use assay_conformance::{baseline, buckets, cost, embedded, render, runner, selection, sweep, target};
+use assay_conformance::{baseline, buckets, cost, embedded, render, runner, selection, sink, sweep, target};
+use assay_server::Server;
 use clap::{Parser, Subcommand, ValueEnum};
 use http::Method;
+use sinks::probe::ProbeSettings;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,6 +32,7 @@ The bucket must exist and may be shared: everything is written under one prefix 
 Examples:
   assay-certify                               certify the embedded server
   assay-certify --only 'put.*' --only 'race.put.*'
+  assay-certify --except 'sink.*'             without the sink's probe and live matrix
   assay-certify --rounds 200 --writers 64     race harder
   assay-certify --json > report.json
   assay-certify --dry-run                     what it would send, and the price
@@ -66,13 +71,16 @@ struct Cli {
     /// Run only checks whose id matches; * stands for anything; may be given several times
     #[arg(long, value_name = "GLOB")]
     only: Vec<String>,
+    /// Leave out checks whose id matches, such as 'sink.*'; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    except: Vec<String>,
     /// What the provider does not claim to offer; its checks are skipped
     #[arg(long, value_name = "NEED", value_delimiter = ',', value_parser = need)]
     without: Vec<Need>,
     /// Print the report as JSON; the same as --format json
     #[arg(long, conflicts_with_all = ["list", "format"])]
     json: bool,
-    /// With --list: print a Markdown table
+    /// With --list: print a Markdown table, without the scenarios of the sink's live matrix
     #[arg(long, requires = "list")]
     markdown: bool,
     /// Rounds of each race
@@ -87,7 +95,7 @@ struct Cli {
     /// Checks at once; races run alone
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
-    /// At most this many requests a second; the writers of a race still start together
+    /// At most this many requests a second, but for the area sink; a race starts together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: Option<u32>,
     /// Longest time for the run, in seconds; what is cut off is inconclusive
@@ -146,10 +154,17 @@ const UNAVAILABLE: u8 = 7;
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let is_writer = sink::is_writer(|name| std::env::var(name).ok());
+    let cli = (!is_writer).then(Cli::parse);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(why) => return ended(Ended(format!("cannot start: {why}"), OWN_FAULT)),
+    };
+    let Some(cli) = cli else {
+        return match std::io::read_to_string(std::io::stdin()) {
+            Ok(order) => ExitCode::from(runtime.block_on(sink::write(&order, &clock()))),
+            Err(why) => ended(Ended(format!("cannot read a writer's order: {why}"), OWN_FAULT)),
+        };
     };
     match runtime.block_on(run(&cli)) {
         Ok(code) => ExitCode::from(code),
@@ -177,11 +192,11 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
         }
     }
     let baseline = cli.baseline.as_deref().map(read).transpose()?;
-    let checks = selection::select(&cli.only).map_err(usage)?;
+    let selected = selection::choose(&cli.only, &cli.except).map_err(usage)?;
     if cli.list {
-        let terminal = std::io::stdout().is_terminal();
+        let (checks, terminal) = (selected.declared(), std::io::stdout().is_terminal());
         let text = match cli.markdown {
-            true => render::markdown::checks(&checks),
+            true => render::markdown::checks(&checks[..checks.len() - selected.scenarios()]),
             false => render::text::checks(&checks, colour(terminal)),
         };
         return show(&text).map(|()| 0);
@@ -189,13 +204,13 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
     let target = target::from_environment(|name| std::env::var(name).ok()).map_err(usage)?;
     let clock = clock();
     if cli.dry_run {
-        return show(&dry_run(checks, cli, &clock).await?).map(|()| 0);
+        return show(&dry_run(selected, cli, &clock).await?).map(|()| 0);
     }
     let (server, provider) = match target {
         Target::Provider(provider) => (None, *provider),
         Target::Embedded => {
             let (server, provider) = embedded::start().await.map_err(|why| Ended(why, OWN_FAULT))?;
-            (Some(server), provider)
+            (Some(Arc::new(server)), provider)
         }
     };
     let mut rng = entropy();
@@ -216,11 +231,11 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
         seed,
         rounds: cli.rounds.into(),
         writers: cli.writers.into(),
-        suite_checks: assay_checks::all().count(),
+        suite_checks: selection::size(),
         duration_ms: 0,
     };
     let surroundings = provider.surroundings();
-    let client = Client::new(settings(provider, cli, &clock));
+    let client = Client::new(settings(provider.clone(), cli, &clock));
     let client = match cli.rate {
         Some(rate) => client.at_rate(rate),
         None => client,
@@ -232,11 +247,12 @@ async fn run(cli: &Cli) -> Result<u8, Ended> {
         }
     }
     let prefix = sweep::prefix(clock(), &mut rng);
-    let mut plan = plan(checks, cli, seed, &clock);
+    let mut plan = plan(selected.checks, cli, seed, &clock);
     plan.surroundings = surroundings;
+    let area = area(selected.parts, provider, &prefix, &plan);
     let start = clock();
     let entries = tokio::select! {
-        entries = runner::run(&plan, &client, &prefix, progress(&plan)) => Some(entries),
+        entries = checked(&plan, &area, server.as_ref(), &client, &prefix) => Some(entries?),
         () = interrupted() => None,
     };
     head.duration_ms = u64::try_from((clock() - start).whole_milliseconds()).unwrap_or_default();
@@ -273,15 +289,50 @@ fn read(file: &Path) -> Result<Report, Ended> {
     render::json::read(&text).map_err(usage)
 }
 
+/// All of it, one after the other: the checks, then the area `sink`, which disturbs none of them.
+async fn checked(
+    plan: &Plan,
+    area: &Area,
+    embedded: Option<&Arc<Server>>,
+    client: &Client,
+    prefix: &str,
+) -> Result<Vec<Entry>, Ended> {
+    let mut line = ProgressLine::new(plan, &area.parts);
+    let mut entries = runner::run(plan, client, prefix, |event| match event {
+        runner::Event::Started(check) => line.started(check.id),
+        runner::Event::Finished(entry, _) => line.finished(&entry.id),
+    })
+    .await;
+    if area.parts.is_empty() {
+        return Ok(entries);
+    }
+    let own = |why: String| Ended(why, OWN_FAULT);
+    let program = std::env::current_exe().map_err(|why| own(format!("this program's path: {why}")))?;
+    let front = match embedded {
+        Some(server) => Front::embedded(server.clone(), program),
+        None => Front::of(&area.provider, program).await.map_err(own)?,
+    };
+    let parts = sink::run(area, &entries, &front, |event| match event {
+        sink::Event::Started(id) => line.started(id),
+        sink::Event::Finished(entry) => line.finished(&entry.id),
+    })
+    .await;
+    entries.extend(parts);
+    Ok(entries)
+}
+
 /// Runs the checks on an embedded server, and tells what they and the removal of their keys sent.
-async fn dry_run(checks: Vec<&'static Check>, cli: &Cli, clock: &Clock) -> Result<String, Ended> {
-    let (_server, provider) = embedded::start().await.map_err(|why| Ended(why, OWN_FAULT))?;
+async fn dry_run(selected: Selected, cli: &Cli, clock: &Clock) -> Result<String, Ended> {
+    let (server, provider) = embedded::start().await.map_err(|why| Ended(why, OWN_FAULT))?;
+    // It ends with this handle, after the removal of the keys.
+    let server = Arc::new(server);
     let surroundings = provider.surroundings();
-    let client = Client::new(settings(provider, cli, clock));
+    let client = Client::new(settings(provider.clone(), cli, clock));
     let prefix = sweep::prefix(clock(), &mut entropy());
-    let mut plan = plan(checks, cli, cli.seed.unwrap_or_default(), clock);
+    let mut plan = plan(selected.checks, cli, cli.seed.unwrap_or_default(), clock);
     plan.surroundings = surroundings;
-    let entries = runner::run(&plan, &client, &prefix, progress(&plan)).await;
+    let area = area(selected.parts, provider, &prefix, &plan);
+    let entries = checked(&plan, &area, Some(&server), &client, &prefix).await?;
     sweep::empty(&client, &prefix).await.map_err(|why| Ended(why.to_string(), OWN_FAULT))?;
     let mut traffic = client.traffic();
     entries.iter().for_each(|entry| cost::add(&mut traffic, &entry.traffic));
@@ -289,12 +340,25 @@ async fn dry_run(checks: Vec<&'static Check>, cli: &Cli, clock: &Clock) -> Resul
         entries.iter().map(|entry| format!("{:<44} {:>6}\n", entry.id, entry.requests)).collect();
     Ok(format!(
         "{:<44} {:>6}\n{ids}\n{} checks, counted on the embedded server; nothing was sent to a provider.\n\
-         A provider that refuses or fails earlier is asked less.\n\n{}",
+         A provider that refuses or fails earlier is asked less. What the area sink receives is not counted.\n\n{}",
         "check",
         "requests",
         entries.len(),
         cost::table(&traffic)
     ))
+}
+
+fn area(parts: Vec<Part>, provider: Provider, prefix: &str, plan: &Plan) -> Area {
+    Area {
+        parts,
+        provider,
+        prefix: format!("{prefix}sink"),
+        seed: plan.seed,
+        probe: ProbeSettings::default(),
+        limit: plan.limit,
+        deadline: plan.budget.map(|budget| tokio::time::Instant::now() + budget),
+        clock: plan.clock.clone(),
+    }
 }
 
 fn plan(checks: Vec<&'static Check>, cli: &Cli, seed: u64, clock: &Clock) -> Plan {
@@ -374,23 +438,38 @@ async fn interrupted() {
 }
 
 /// Live progress on standard error, if that is a terminal: one line, rewritten.
-fn progress(plan: &Plan) -> impl FnMut(Event<'_>) {
-    let live = std::io::stderr().is_terminal();
-    let (mut progress, clock) = (Progress::new(plan), plan.clock.clone());
-    let start = clock();
-    move |event| {
-        match event {
-            Event::Started(check) => progress.started(check),
-            Event::Finished(entry, _) => progress.finished(&entry.id),
+struct ProgressLine {
+    live: bool,
+    progress: Progress,
+    clock: Clock,
+    start: OffsetDateTime,
+}
+
+impl ProgressLine {
+    fn new(plan: &Plan, parts: &[Part]) -> Self {
+        let (live, clock) = (std::io::stderr().is_terminal(), plan.clock.clone());
+        Self { live, progress: Progress::new(plan, parts), start: clock(), clock }
+    }
+
+    fn started(&mut self, id: &str) {
+        self.progress.started(id);
+        self.show();
+    }
+
+    fn finished(&mut self, id: &str) {
+        self.progress.finished(id);
+        self.show();
+    }
+
+    fn show(&self) {
+        if !self.live {
+            return;
         }
-        if live {
-            let line = if progress.is_over() {
-                String::new()
-            } else {
-                progress.line((clock() - start).try_into().unwrap_or_default())
-            };
-            // Progress is a courtesy: if it cannot be shown, the run goes on.
-            let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");
-        }
+        let line = match self.progress.is_over() {
+            true => String::new(),
+            false => self.progress.line(((self.clock)() - self.start).try_into().unwrap_or_default()),
+        };
+        // Progress is a courtesy: if it cannot be shown, the run goes on.
+        let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");
     }
 }

@@ -220,6 +220,27 @@ impl Report {
         }
     }
 
+    /// Whether the area `sink` was run, in part at least. Reports of before November 30, 2026 are without it.
+    pub fn has_sink(&self) -> bool {
+        self.checks.iter().any(|entry| entry.id.starts_with("sink."))
+    }
+
+    /// How the sink's probe ended, in a word.
+    pub fn sink_probe(&self) -> &'static str {
+        self.entry("sink.probe").map_or("not run", |entry| entry.outcome.word())
+    }
+
+    /// How many scenarios of the sink's live matrix passed, of those that could be played.
+    pub fn sink_matrix(&self) -> String {
+        let scenarios = self.checks.iter().filter(|entry| entry.id.starts_with("sink.matrix."));
+        let played: Vec<&Entry> =
+            scenarios.filter(|entry| !matches!(entry.outcome, Outcome::Skip { .. })).collect();
+        match played.iter().filter(|entry| entry.outcome == Outcome::Pass).count() {
+            _ if played.is_empty() => "not run".to_owned(),
+            passed => format!("{passed} of {}", played.len()),
+        }
+    }
+
     /// The entry of a check, if it was run.
     pub fn entry(&self, id: &str) -> Option<&Entry> {
         self.checks.iter().find(|entry| entry.id == id)

@@ -1,19 +1,84 @@
 //! Picks checks by their ids.
 
-use assay_checks::Check;
+use crate::sink::{self, Part};
+use assay_checks::{Check, Severity};
 
-/// The checks whose id matches one of `globs`, in the suite's order; all of them when there are no globs.
+/// What is to be run.
+pub struct Selected {
+    /// Checks that ask a provider as any client could, in the suite's order.
+    pub checks: Vec<&'static Check>,
+    /// Parts of the area `sink`, in its order.
+    pub parts: Vec<Part>,
+}
+
+/// What a check or a part of the area `sink` declares.
+pub struct Declared {
+    /// Its id.
+    pub id: String,
+    /// What a pass shows.
+    pub proves: &'static str,
+    /// What a failure costs.
+    pub severity: Severity,
+    /// Where the right answer is from.
+    pub source: &'static str,
+}
+
+impl Selected {
+    /// How many scenarios of the live matrix there are among the parts; they come last.
+    pub fn scenarios(&self) -> usize {
+        self.parts.iter().filter(|part| matches!(part, Part::Scenario(_))).count()
+    }
+
+    /// What all of it declares.
+    pub fn declared(&self) -> Vec<Declared> {
+        let Self { checks, parts } = self;
+        let checks = checks.iter().map(|Check { id, proves, severity, source, .. }| Declared {
+            id: (*id).to_owned(),
+            proves,
+            severity: *severity,
+            source,
+        });
+        let parts = parts.iter().map(|part| Declared {
+            id: part.id(),
+            proves: part.proves(),
+            severity: part.severity(),
+            source: part.source(),
+        });
+        checks.chain(parts).collect()
+    }
+}
+
+/// How many checks the whole suite has, the area `sink` among them.
+pub fn size() -> usize {
+    assay_checks::all().count() + sink::parts().count()
+}
+
+/// What matches one of `only`, or everything where that is empty, and none of `except`.
 ///
 /// # Errors
-/// Names the first glob that matches no check.
-pub fn select(globs: &[String]) -> Result<Vec<&'static Check>, String> {
-    for glob in globs {
-        if !assay_checks::all().any(|check| matches(glob, check.id)) {
+/// Names the first glob that matches nothing.
+pub fn choose(only: &[String], except: &[String]) -> Result<Selected, String> {
+    for glob in only.iter().chain(except) {
+        let ids = assay_checks::all().map(|check| check.id.to_owned()).chain(sink::parts().map(Part::id));
+        if !ids.into_iter().any(|id| matches(glob, &id)) {
             return Err(format!("no check is called {glob:?}: see --list, and quote a * from the shell"));
         }
     }
-    let wanted = |check: &&Check| globs.is_empty() || globs.iter().any(|glob| matches(glob, check.id));
-    Ok(assay_checks::all().filter(wanted).collect())
+    let fits = |globs: &[String], id: &str| globs.iter().any(|glob| matches(glob, id));
+    let wanted = |id: &str| (only.is_empty() || fits(only, id)) && !fits(except, id);
+    Ok(Selected {
+        checks: assay_checks::all().filter(|check| wanted(check.id)).collect(),
+        parts: sink::parts().filter(|part| wanted(&part.id())).collect(),
+    })
+}
+
+/// The checks whose id matches one of `globs`, in the suite's order; all of them when there are no globs. Without the
+/// area `sink`.
+///
+/// # Errors
+/// Names the first glob that matches nothing.
+pub fn select(globs: &[String]) -> Result<Vec<&'static Check>, String> {
+    choose(globs, &[]).map(|selected| selected.checks)
 }
 
 /// Whether `glob` matches all of `text`; `*` stands for any run of characters, dots too.
@@ -43,6 +108,20 @@ mod tests {
         ] {
             assert_eq!(matches(glob, text), expected, "{glob} {text}");
         }
+    }
+
+    #[test]
+    fn the_area_sink_is_chosen_and_left_out_like_any_other() {
+        let ids = |only: &[&str], except: &[&str]| -> Vec<String> {
+            let owned = |globs: &[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect::<Vec<_>>();
+            let selected = choose(&owned(only), &owned(except)).expect("they exist");
+            selected.declared().into_iter().map(|declared| declared.id).collect()
+        };
+        assert_eq!(ids(&["sink.*"], &["sink.matrix.*"]), ["sink.probe", "sink.agreement"]);
+        assert_eq!(ids(&["put.create.absent", "sink.probe"], &[]), ["put.create.absent", "sink.probe"]);
+        assert_eq!(ids(&[], &["sink.*"]).len(), assay_checks::all().count());
+        assert_eq!(ids(&[], &[]).len(), size());
+        assert!(size() > assay_checks::all().count() + 60);
     }
 
     #[test]

@@ -86,6 +86,18 @@ fn overview(heading: &str, matrix: &Matrix<'_>) -> String {
         };
         (report.verdict.word().to_owned(), class)
     });
+    row("the sink's probe", &|report| {
+        let word = report.sink_probe();
+        (
+            word.to_owned(),
+            match word {
+                "pass" => "good",
+                "fail" => "bad",
+                _ => "",
+            },
+        )
+    });
+    row("the sink's live matrix", &|report| (report.sink_matrix(), ""));
     for (severity, name) in [
         (Severity::Required, "required checks passed"),
         (Severity::Expected, "expected checks passed"),

@@ -3,10 +3,11 @@
 use crate::matrix::{Matrix, word};
 use crate::render::curl;
 use crate::report::{Entry, Outcome, Report};
-use assay_checks::{Check, Class};
+use crate::selection::Declared;
+use assay_checks::Class;
 
 /// The checks as a Markdown table: id, severity, what it proves, source.
-pub fn checks(checks: &[&Check]) -> String {
+pub fn checks(checks: &[Declared]) -> String {
     let rows = checks.iter().map(|check| {
         format!(
             "| `{}` | {} | {} | {} |\n",
@@ -103,6 +104,8 @@ pub fn matrix(matrix: &Matrix<'_>) -> String {
     };
     row("verdict", &|report| report.verdict.word().to_owned());
     row("date", &|report| cell(report.head.date()));
+    row("the sink's probe", &|report| report.sink_probe().to_owned());
+    row("the sink's live matrix", &Report::sink_matrix);
     for condition in &matrix.conditions {
         row(&condition.to_string(), &|report| match report.conditions.get(condition) {
             Some(class @ (Class::Races | Class::Ignores)) => format!("**{class}**"),

@@ -1,13 +1,16 @@
 //! The line of a run under way: how far it is, what runs now, and about how long it still takes.
 
 use crate::runner::Plan;
-use assay_checks::Check;
+use crate::sink::Part;
 use std::time::Duration;
 
 /// Requests of a check that is no race, one after the other: near enough for an estimate.
 const STEPS: usize = 6;
 /// Requests one after the other in one round of a race.
 const STEPS_OF_A_ROUND: usize = 7;
+/// The same of the sink's probe, and of a scenario of its matrix.
+const STEPS_OF_THE_PROBE: usize = 400;
+const STEPS_OF_A_SCENARIO: usize = 80;
 /// Columns: one less than a terminal's, so that the line never wraps.
 const WIDTH: usize = 79;
 
@@ -15,7 +18,7 @@ const WIDTH: usize = 79;
 pub struct Progress {
     of: usize,
     done: usize,
-    running: Vec<&'static str>,
+    running: Vec<String>,
     /// Requests one after the other that are behind, and all of them.
     behind: usize,
     all: usize,
@@ -25,15 +28,17 @@ pub struct Progress {
 
 impl Progress {
     /// A run that has not begun.
-    pub fn new(plan: &Plan) -> Progress {
+    pub fn new(plan: &Plan, parts: &[Part]) -> Progress {
         let (jobs, rounds) = (plan.jobs.max(1), plan.race.rounds);
-        let all = plan.checks.iter().map(|check| weight(check.id, jobs, rounds)).sum();
-        Progress { of: plan.checks.len(), done: 0, running: Vec::new(), behind: 0, all, jobs, rounds }
+        let checks = plan.checks.iter().map(|check| weight(check.id, jobs, rounds));
+        let all = checks.chain(parts.iter().map(|part| weight(&part.id(), jobs, rounds))).sum();
+        let of = plan.checks.len() + parts.len();
+        Progress { of, done: 0, running: Vec::new(), behind: 0, all, jobs, rounds }
     }
 
     /// A check has begun.
-    pub fn started(&mut self, check: &Check) {
-        self.running.push(check.id);
+    pub fn started(&mut self, id: &str) {
+        self.running.push(id.to_owned());
     }
 
     /// A check has ended.
@@ -67,14 +72,19 @@ impl Progress {
         };
         let count = format!("[{}/{}] ", self.done, self.of);
         let room = WIDTH.saturating_sub(count.len() + others.len() + left.len());
-        let now: String = self.running.first().copied().unwrap_or_default().chars().take(room).collect();
+        let now: String = self.running.first().map_or("", String::as_str).chars().take(room).collect();
         format!("{count}{now}{others}{left}")
     }
 }
 
 /// Requests one after the other that a check takes of the run's time. In units of a request divided by the jobs.
 fn weight(id: &str, jobs: usize, rounds: usize) -> usize {
-    if id.starts_with("race.") { STEPS_OF_A_ROUND * rounds * jobs } else { STEPS }
+    match id.split('.').next() {
+        Some("race") => STEPS_OF_A_ROUND * rounds * jobs,
+        Some("sink") if id == "sink.probe" => STEPS_OF_THE_PROBE * jobs,
+        Some("sink") => STEPS_OF_A_SCENARIO * jobs,
+        _ => STEPS,
+    }
 }
 
 #[cfg(test)]
@@ -102,14 +112,14 @@ mod tests {
     #[test]
     fn tells_what_runs_and_how_long_it_takes() {
         let plan = plan(&["put.create.absent", "put.create.present", "race.put.create"]);
-        let mut progress = Progress::new(&plan);
-        progress.started(plan.checks[0]);
-        progress.started(plan.checks[1]);
+        let mut progress = Progress::new(&plan, &[]);
+        progress.started(plan.checks[0].id);
+        progress.started(plan.checks[1].id);
         assert_eq!(progress.line(Duration::ZERO), "[0/3] put.create.absent and 1 more");
         progress.finished("put.create.absent");
         assert_eq!(progress.line(Duration::from_secs(1)), "[1/3] put.create.present  about 11 s left");
         progress.finished("put.create.present");
-        progress.started(plan.checks[2]);
+        progress.started(plan.checks[2].id);
         assert_eq!(progress.line(Duration::from_secs(60)), "[2/3] race.put.create  about 5 min left");
         progress.finished("race.put.create");
         assert_eq!(progress.line(Duration::from_secs(70)), "[3/3]   about 0 s left");
@@ -119,9 +129,9 @@ mod tests {
     fn fits_a_terminal_whatever_runs() {
         let plan = plan(&["*"]);
         for check in &plan.checks {
-            let mut progress = Progress::new(&plan);
-            plan.checks.iter().take(9).for_each(|check| progress.started(check));
-            progress.running[0] = check.id;
+            let mut progress = Progress::new(&plan, &[]);
+            plan.checks.iter().take(9).for_each(|check| progress.started(check.id));
+            progress.running[0] = check.id.to_owned();
             progress.finished(plan.checks[8].id);
             let line = progress.line(Duration::from_secs(86_400));
             assert!(line.chars().count() <= WIDTH && line.contains(" more  about "), "{line}");

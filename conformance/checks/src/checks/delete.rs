@@ -131,7 +131,6 @@ async fn absent(t: &Trial) -> Done {
 const PLAIN_ABSENT: Check = Check {
     id: "delete.absent",
     proves: "a delete without a condition is 204, whether or not the key is there",
-    severity: Severity::Required,
     condition: None,
     source: "AWS recording 2026-02: test_delete_object",
     broken_by: &["delete-absent-404"],

@@ -224,7 +224,7 @@ fn outcome(result: &Result<Answer, Lost>) -> Result<End, Stop> {
     let Ok(answer) = result else { return Ok(End::Lost) };
     match answer.status.as_u16() {
         _ if answer.succeeded() => Ok(End::Done),
-        412 => Ok(End::Beaten),
+        304 | 412 => Ok(End::Beaten),
         404 => Ok(End::Missing),
         409 => Ok(End::Conflict),
         status if says_nothing(status) => Ok(End::Lost),
