@@ -1,4 +1,4 @@
-//! Each named point of the protocol, armed in a real process: it ends there, once, and the next process converges.
+//! Each named point of publishing and acquiring, armed in a real process: it ends there, once, and the next process converges.
 
 use std::process::Output;
 
@@ -46,7 +46,11 @@ async fn converges(point: Point) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_armed_point_ends_the_process_once_and_the_next_converges() {
-    for point in Point::ALL {
+    // Those on the way of every batch and every start; actors of the background have others, at times of their own.
+    let on_the_way = |point: &Point| ["pub.", "acq."].iter().any(|area| point.name().starts_with(area));
+    let points: Vec<Point> = Point::ALL.into_iter().filter(on_the_way).collect();
+    assert_eq!(points.len(), 7);
+    for point in points {
         converges(point).await;
     }
 }
