@@ -1,5 +1,8 @@
 //! Judges a settled `durable_v2` pipeline: from HEAD back over all entries, then forward over all rows.
 
+mod kept;
+mod object;
+
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
@@ -9,11 +12,11 @@ use crate::bucket::{Bucket, Listed, ReadError};
 use crate::expected::Expected;
 use crate::frame;
 use crate::json::{self, Sha};
+use crate::lifetime::{Kept, Live, View, table_of};
 use crate::manifest::{self, Entry, EntryRef, Head, ObjectRecord};
 use crate::names;
 use crate::position::{Lineage, Point};
 use crate::report::{Kind, Report};
-use crate::rows::{self, RowsError};
 
 /// Objects that are fetched ahead of the one that is judged.
 const AHEAD: usize = 16;
@@ -53,6 +56,7 @@ pub async fn judge(
         root: root.clone(),
         report: Report { subject: format!("durable {root}"), ..Report::default() },
         reachable: BTreeSet::new(),
+        spared: BTreeSet::new(),
         expected,
     };
     let before = bucket.list(&root).await?;
@@ -90,6 +94,8 @@ struct Judge<'a> {
     root: String,
     report: Report,
     reachable: BTreeSet<String>,
+    /// Keys that the manifest knows and that may be gone.
+    spared: BTreeSet<String>,
     expected: Option<Expected>,
 }
 
@@ -99,14 +105,17 @@ impl Judge<'_> {
         self.report.statistics.epoch = head.epoch.0;
         self.report.statistics.seq = head.seq.0;
         self.head(at, head);
-        let entries = self.entries(head).await?;
+        let kept = self.rollups(head).await?;
+        let entries = self.entries(head, kept.len() as u64).await?;
         self.report.statistics.entries = entries.len() as u64;
-        self.chain(at, head, &entries);
-        self.positions(&entries);
+        let gone = self.gone(head, kept, &entries);
+        self.chain(at, head, &gone, &entries);
+        self.positions(gone.last(), &entries);
         for stored in &entries {
             self.objects(stored);
         }
-        self.rows(&entries).await
+        let view = self.view(head, &gone, &entries).await?;
+        self.rows(&view).await
     }
 
     /// HEAD against the configuration and itself.
@@ -145,16 +154,20 @@ impl Judge<'_> {
         }
     }
 
-    /// Follows the links from the last entry back; the first that does not hold ends the walk.
-    async fn entries(&mut self, head: &Head) -> Result<Vec<Stored>, ReadError> {
+    /// Follows the links from the last entry back; the first that does not hold ends the walk, as does one that is
+    /// gone below the floor and of which an inventory keeps what matters: they do of the first `kept`.
+    async fn entries(&mut self, head: &Head, kept: u64) -> Result<Vec<Stored>, ReadError> {
         let mut entries = Vec::new();
         let mut next = head.last_entry.clone();
         while let Some(link) = next.take() {
             self.reachable.insert(link.key.clone());
             let Some(bytes) = self.bucket.get(&link.key).await? else {
                 if link.seq < head.entry_floor {
-                    let why = format!("entries up to {} are gone, as the floor allows", link.seq.0);
-                    self.report.inconclusive.push(format!("{why}; rollups are not read here"));
+                    self.reachable.remove(&link.key);
+                    if link.seq.0 > kept {
+                        let detail = format!("entry {} is gone, and no inventory keeps it", link.seq.0);
+                        self.report.find(Kind::Missing, &link.key, detail);
+                    }
                 } else {
                     let detail = format!("entry {} is not there", link.seq.0);
                     self.report.find(Kind::Missing, &link.key, detail);
@@ -207,12 +220,15 @@ impl Judge<'_> {
     }
 
     /// The hash chain from the stream's start to HEAD, and HEAD's watermark.
-    fn chain(&mut self, at: &str, head: &Head, entries: &[Stored]) {
-        if entries.first().map_or(head.seq.0 == 0, |first| first.entry.seq.0 == 1) {
+    fn chain(&mut self, at: &str, head: &Head, gone: &[Kept], entries: &[Stored]) {
+        let first = entries.first().map_or(head.seq.0 + 1, |first| first.entry.seq.0);
+        if first == gone.len() as u64 + 1 {
             let start = manifest::chain_start(head.stream_id);
-            let chain = entries
-                .iter()
-                .fold(start, |chain, stored| manifest::chain_next(chain, stored.entry.seq.0, stored.sha256));
+            let before = gone.iter().map(|kept| (kept.seq.0, kept.entry_sha256));
+            let there = entries.iter().map(|stored| (stored.entry.seq.0, stored.sha256));
+            let chain = before
+                .chain(there)
+                .fold(start, |chain, (seq, sha256)| manifest::chain_next(chain, seq, sha256));
             if chain != head.chain {
                 self.report.find(Kind::Chain, at, format!("HEAD says {}, entries give {chain}", head.chain));
             }
@@ -229,7 +245,7 @@ impl Judge<'_> {
     }
 
     /// Every position against its digest and the one before it.
-    fn positions(&mut self, entries: &[Stored]) {
+    fn positions(&mut self, gone: Option<&Kept>, entries: &[Stored]) {
         let mut digests = HashSet::new();
         let mut before: Option<(&Stored, Option<Point>)> = None;
         for stored in entries {
@@ -263,6 +279,11 @@ impl Judge<'_> {
                     let detail = format!("position {:?} is not after the one before it", entry.position.text);
                     self.report.find(Kind::Regression, at, detail);
                 }
+            } else if let Some(gone) = gone.filter(|gone| gone.seq.0 + 1 == entry.seq.0) {
+                if entry.prev_digest != Some(gone.digest) {
+                    let detail = "prev_digest is not the position of the entry before it, which is gone";
+                    self.report.find(Kind::Chain, at, detail);
+                }
             } else if entry.seq.0 == 1 && entry.prev_digest.is_some() {
                 self.report.find(Kind::Chain, at, "the first entry names a position before it");
             }
@@ -278,7 +299,6 @@ impl Judge<'_> {
         }
         let mut tables = HashSet::new();
         for object in &entry.objects {
-            self.reachable.insert(object.key.clone());
             if !tables.insert((&object.namespace, &object.table)) {
                 let table = format!("{}.{}", object.namespace, object.table);
                 self.report.find(Kind::Key, at, format!("two objects of table {table}: their order is open"));
@@ -335,15 +355,19 @@ impl Judge<'_> {
     }
 
     /// Reads every row in order, with some objects fetched ahead.
-    async fn rows(&mut self, entries: &[Stored]) -> Result<(), ReadError> {
-        let all: Vec<&ObjectRecord> = entries.iter().flat_map(|stored| &stored.entry.objects).collect();
-        let mut coming = all.iter().map(|object| {
+    async fn rows(&mut self, view: &View) -> Result<(), ReadError> {
+        let mut all: Vec<(String, &Live)> = Vec::new();
+        for (table, objects) in &view.tables {
+            let table = table_of(table).unwrap_or_default();
+            all.extend(objects.iter().map(|live| (table.clone(), live)));
+        }
+        let mut coming = all.iter().map(|(_, object)| {
             let (bucket, key) = (self.bucket.clone(), object.key.clone());
             async move { bucket.get(&key).await }
         });
         let mut window: VecDeque<_> = coming.by_ref().take(AHEAD).map(tokio::spawn).collect();
         let mut seen = HashSet::new();
-        for object in &all {
+        for (table, object) in &all {
             let Some(task) = window.pop_front() else { break };
             window.extend(coming.next().map(tokio::spawn));
             let bytes = task.await.map_err(|why| ReadError::Unavailable {
@@ -352,7 +376,10 @@ impl Judge<'_> {
             })??;
             match bytes {
                 None => self.report.find(Kind::Missing, &object.key, "a committed object is not there"),
-                Some(bytes) => judge_object(&mut self.report, &mut self.expected, object, &bytes, &mut seen),
+                Some(bytes) => {
+                    let (report, expected) = (&mut self.report, &mut self.expected);
+                    object::judge(report, expected, table, object, &bytes, &mut seen);
+                }
             }
         }
         Ok(())
@@ -388,8 +415,18 @@ impl Judge<'_> {
 
     /// What HEAD does not reach, and what the listing leaves out.
     fn unreachable(&mut self, listed: &BTreeMap<String, Listed>) {
+        for key in listed.keys() {
+            if let Some(kind) = names::kept_for_ever(&key[self.root.len()..]) {
+                *self.report.statistics.kept_for_ever.entry(kind).or_default() += 1;
+            }
+        }
         for (key, object) in listed.iter().filter(|(key, _)| !self.reachable.contains(*key)) {
-            if names::may_be_left_behind(&key[self.root.len()..]) {
+            let relative = &key[self.root.len()..];
+            if self.spared.contains(key) {
+                self.report.statistics.collectable += 1;
+            } else if names::kept_for_ever(relative).is_some() {
+                // What a crash left of them is kept too.
+            } else if names::may_be_left_behind(relative) {
                 self.report.statistics.orphans += 1;
                 self.report.statistics.orphan_bytes += object.size;
             } else {
@@ -428,61 +465,4 @@ fn advances(prior: &Entry, was: &Point, entry: &Entry, is: &Point) -> bool {
             Some(Ordering::Equal) => new.sub > old.sub,
             _ => false,
         }
-}
-
-/// One object's bytes against its record, and its rows against what is expected.
-fn judge_object(
-    report: &mut Report,
-    expected: &mut Option<Expected>,
-    object: &ObjectRecord,
-    bytes: &Bytes,
-    seen: &mut HashSet<Sha>,
-) {
-    let at = object.key.as_str();
-    report.statistics.objects += 1;
-    report.statistics.bytes += bytes.len() as u64;
-    if bytes.is_empty() {
-        report.find(Kind::EmptyObject, at, "zero bytes");
-        return;
-    }
-    let read = rows::read(bytes, &object.format, &object.compression);
-    let found = json::sha256(bytes);
-    let committed = found == object.sha256 && bytes.len() as u64 == object.size.0;
-    let rows = match read {
-        Err(RowsError::Corrupt(why)) => {
-            report.find(Kind::CorruptObject, at, why);
-            return;
-        }
-        _ if !committed => {
-            let detail =
-                format!("{} bytes of SHA-256 {found}, committed were {}", bytes.len(), object.size.0);
-            report.find(Kind::MutatedObject, at, detail);
-            return;
-        }
-        Err(why @ RowsError::Unread { .. }) => {
-            report.inconclusive.push(format!("{at}: {why}"));
-            return;
-        }
-        Ok(rows) => rows,
-    };
-    if rows.rows.is_empty() {
-        report.find(Kind::EmptyObject, at, "no row");
-    }
-    if rows.rows.len() as u64 != object.rows.0 {
-        report.find(Kind::Rows, at, format!("{} rows, the entry says {}", rows.rows.len(), object.rows.0));
-    }
-    if rows.digest != object.row_seq_digest {
-        let detail = format!("row_seq_digest {}, the entry says {}", rows.digest, object.row_seq_digest);
-        report.find(Kind::Rows, at, detail);
-    }
-    let table = format!("{}.{}", object.namespace, object.table);
-    *report.statistics.rows.entry(table.clone()).or_default() += rows.rows.len() as u64;
-    for (number, row) in (1..).zip(&rows.rows) {
-        if !seen.insert(json::sha256(format!("{table} {row}").as_bytes())) {
-            report.statistics.repeated_rows += 1;
-        }
-        if let Some(expected) = expected {
-            expected.see(&table, row, &format!("{at} row {number}"), report);
-        }
-    }
 }

@@ -19,6 +19,12 @@ pub enum Kind {
     Head,
     /// One committed batch.
     Entry,
+    /// What is kept of entries.
+    Inventory,
+    /// The inventories of all entries up to one.
+    Rollup,
+    /// What a compaction replaced.
+    Compaction,
 }
 
 impl Kind {
@@ -28,6 +34,9 @@ impl Kind {
         match self {
             Self::Head => "head",
             Self::Entry => "entry",
+            Self::Inventory => "inventory",
+            Self::Rollup => "rollup",
+            Self::Compaction => "compaction",
         }
     }
 
@@ -36,6 +45,8 @@ impl Kind {
         match self {
             Self::Head => 64 << 10,
             Self::Entry => 4 << 20,
+            Self::Inventory => 32 << 20,
+            Self::Rollup | Self::Compaction => 16 << 20,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | [`exact`] | JSON values of rows, numbers as they are written |
 //! | [`frame`] | header line, version, length and checksum of every manifest object |
 //! | [`manifest`] | HEAD and entries, and the hash chain over them |
+//! | [`lifetime`] | rollups, inventories and compaction records, and the live objects that follow from them |
 //! | [`position`] | source positions: canonical bytes, digests, order |
 //! | [`events`] | the events of a campaign |
 //! | [`visible`] | what a consumer of a campaign's bucket sees |
@@ -28,6 +29,7 @@ pub mod exact;
 pub mod expected;
 pub mod frame;
 pub mod json;
+pub mod lifetime;
 pub mod manifest;
 pub mod names;
 pub mod position;

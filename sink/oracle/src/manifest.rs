@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use crate::json::{Decimal, Hex, Sha, length_prefixed, sha256};
+use crate::lifetime::{CompactionRef, RollupRef};
 use crate::position::{Lineage, Point};
 
 /// A reference to an entry: where it is and what it must be.
@@ -47,6 +48,12 @@ pub struct Head {
     pub watermark: Option<Watermark>,
     /// Entries below may be absent.
     pub entry_floor: Decimal,
+    /// The current rollup.
+    pub rollup: Option<RollupRef>,
+    /// The one before.
+    pub prev_rollup: Option<RollupRef>,
+    /// The newest compaction record.
+    pub compaction: Option<CompactionRef>,
 }
 
 /// Identity of the write that made a revision of HEAD.

@@ -20,6 +20,22 @@ fn escaped(text: &str) -> String {
     out
 }
 
+/// The text behind an escaped one, if it is one.
+pub(crate) fn unescaped(text: &str) -> Option<String> {
+    let (mut out, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((byte, tail)) = rest.split_first() {
+        if *byte == b'%' {
+            let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
+            out.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &tail[2..];
+        } else {
+            out.push(*byte);
+            rest = tail;
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
 /// What every key of a pipeline begins with, its slash included.
 #[must_use]
 pub fn root(prefix: &str, pipeline: &str) -> String {
@@ -53,6 +69,41 @@ pub fn entry(root: &str, seq: u64, epoch: u64, sha256: Sha) -> String {
     format!("{root}_manifest/entries/{seq:020}-{epoch:010}-{sha256}.entry")
 }
 
+/// The ending of a data object's key, and what it says of format and compression.
+#[must_use]
+pub fn encoding(key: &str) -> Option<(&'static str, &'static str)> {
+    let name = key.rsplit('/').next()?;
+    match name.split_once('.')?.1 {
+        "jsonl" => Some(("jsonl", "none")),
+        "jsonl.gz" => Some(("jsonl", "gzip")),
+        "jsonl.zst" => Some(("jsonl", "zstd")),
+        "parquet" => Some(("parquet", "none")),
+        _ => None,
+    }
+}
+
+/// The key of a compaction's output.
+#[must_use]
+pub fn compacted(root: &str, table: &str, sha256: Sha, key: &str) -> String {
+    let ending =
+        key.rsplit('/').next().and_then(|name| name.split_once('.')).map_or("", |(_, ending)| ending);
+    format!("{root}{table}/compacted/{sha256}.{ending}")
+}
+
+/// What a key of the manifest that is kept for ever holds, by its name: rollups, inventories, marks, compaction
+/// records.
+#[must_use]
+pub fn kept_for_ever(relative: &str) -> Option<&'static str> {
+    let segments: Vec<&str> = relative.split('/').collect();
+    match segments[..] {
+        ["_manifest", "rollups", name] if name.ends_with(".rollup") => Some("rollups"),
+        ["_manifest", "inventory", name] if name.ends_with(".inv") => Some("inventories"),
+        ["_manifest", "marks", name] if name.ends_with(".mark") => Some("marks"),
+        ["_manifest", "compactions", name] if name.ends_with(".comp") => Some("compactions"),
+        _ => None,
+    }
+}
+
 /// Whether a key that nothing refers to has a name that a crash may leave behind: a data object, an entry, a
 /// probe's. The name decides nothing but how it is counted.
 #[must_use]
@@ -62,7 +113,8 @@ pub fn may_be_left_behind(relative: &str) -> bool {
         ["_manifest", "entries", name] => name.ends_with(".entry"),
         ["_manifest", "probe", ..] => true,
         [table, watermark, _] => {
-            !table.starts_with('_') && table.contains('.') && watermark.starts_with("wm")
+            let watermark = watermark.starts_with("wm") || watermark == "compacted";
+            !table.starts_with('_') && table.contains('.') && watermark
         }
         _ => false,
     }
@@ -94,6 +146,7 @@ mod tests {
         for (key, left) in [
             ("shop.orders/wm2-00/00.jsonl", true),
             ("shop.orders/wm-00/00.jsonl", true),
+            ("shop.orders/compacted/00.jsonl", true),
             ("_manifest/entries/0-0-0.entry", true),
             ("_manifest/probe/00/a/b", true),
             ("_manifest/entries/readme.txt", false),

@@ -108,8 +108,12 @@ pub struct Statistics {
     pub seq: u64,
     /// Entries that were read.
     pub entries: u64,
-    /// Data objects that were read.
+    /// Entries below HEAD's floor, of which inventories keep what matters.
+    pub entries_gone: u64,
+    /// Data objects that were read: the live ones.
     pub objects: u64,
+    /// Of these, outputs of compactions.
+    pub compacted: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Rows that were read, by table.
@@ -120,6 +124,11 @@ pub struct Statistics {
     pub expected: u64,
     /// Keys in the listing.
     pub listed: u64,
+    /// Objects that nobody needs any more and that are still there: entries below the floor, originals that a
+    /// compaction stands for.
+    pub collectable: u64,
+    /// Rollups, inventories, marks and compaction records, reached or not: all are kept for ever.
+    pub kept_for_ever: BTreeMap<&'static str, u64>,
     /// Objects that a crash left behind and HEAD does not reach.
     pub orphans: u64,
     /// Their bytes.
@@ -186,6 +195,18 @@ impl Report {
             );
         } else {
             let _ = writeln!(out, "  visible     {} objects of {} bytes, {rows} rows", s.objects, s.bytes);
+        }
+        if s.entries_gone + s.compacted + s.collectable > 0 {
+            let _ = writeln!(
+                out,
+                "  lifetime    {} entries kept by inventories, {} compacted objects, {} to be collected",
+                s.entries_gone, s.compacted, s.collectable
+            );
+        }
+        if !s.kept_for_ever.is_empty() {
+            let kept: Vec<_> =
+                s.kept_for_ever.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+            let _ = writeln!(out, "  for ever    {}", kept.join(", "));
         }
         for (table, rows) in &s.rows {
             let _ = writeln!(out, "  table       {table}: {rows} rows");

@@ -2,6 +2,7 @@
 
 mod command;
 mod forge;
+mod lifetime;
 
 use assay_oracle::bucket::ReadError;
 use assay_oracle::durable::Subject;
@@ -372,7 +373,7 @@ async fn a_listing_that_leaves_out_or_breaks_off_says_nothing() {
     assert_eq!(stored.judged(None).await.verdict(), Verdict::Inconclusive);
     drop(guard);
     let guard = stored.server.fault(rule("operation=ListObjectsV2 effect=truncate")).unwrap();
-    let subject = assay_oracle::durable::Subject { prefix: "cdc".to_owned(), pipeline: "orders".to_owned() };
+    let subject = Subject { prefix: "cdc".to_owned(), pipeline: "orders".to_owned() };
     let error = assay_oracle::durable::judge(&stored.bucket(), &subject, None).await.unwrap_err();
     assert!(matches!(error, ReadError::Untrusted { .. }), "{error}");
     drop(guard);
