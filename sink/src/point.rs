@@ -26,6 +26,10 @@ pub enum Point {
     RollupAfterInventory,
     /// The rollup is written and read back, HEAD is not swapped.
     RollupAfterRollup,
+    /// A compaction's output is written and read back, its record is not written.
+    CompAfterOutput,
+    /// A compaction's record is written and read back, HEAD is not swapped.
+    CompAfterRecord,
     /// An interval is about to be staged.
     SinkBeforePrepare,
     /// The upload is created, no part is stored.
@@ -58,7 +62,7 @@ pub enum Point {
 
 impl Point {
     /// Every point.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::PubAfterData,
         Self::PubAfterEntry,
         Self::PubBeforeCas,
@@ -68,6 +72,8 @@ impl Point {
         Self::AcqAfterCas,
         Self::RollupAfterInventory,
         Self::RollupAfterRollup,
+        Self::CompAfterOutput,
+        Self::CompAfterRecord,
         Self::SinkBeforePrepare,
         Self::SinkAfterCreateUpload,
         Self::SinkMidParts,
@@ -97,6 +103,8 @@ impl Point {
             Self::AcqAfterCas => "acq.after_cas",
             Self::RollupAfterInventory => "rollup.after_inventory",
             Self::RollupAfterRollup => "rollup.after_rollup",
+            Self::CompAfterOutput => "comp.after_output",
+            Self::CompAfterRecord => "comp.after_record",
             Self::SinkBeforePrepare => "sink.before_prepare",
             Self::SinkAfterCreateUpload => "sink.after_create_upload",
             Self::SinkMidParts => "sink.mid_parts",
@@ -176,6 +184,7 @@ mod tests {
             include_str!("run/publish.rs"),
             include_str!("run/acquire.rs"),
             include_str!("run/rollup.rs"),
+            include_str!("run/compact.rs"),
             include_str!("run/orphans.rs"),
             include_str!("sink.rs"),
             include_str!("run/stage/prepare.rs"),

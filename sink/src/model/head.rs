@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{self, FrameError, Kind};
 use super::ids::{Digest, Nonce, StreamId, WriterId};
-use super::json::{Extra, decimal};
+use super::json::{Extra, decimal, optional_decimal};
 
 /// How many former writes HEAD remembers: what lets an owner find a write of its own that was built upon, and
 /// notice within as many revisions that the store lost one.
@@ -219,6 +219,9 @@ pub struct CompactionRef {
     pub count: u64,
     /// The newest.
     pub last: RecordRef,
+    /// When it was published, in milliseconds since 1970 by the owner's clock. Older writers left it out.
+    #[serde(default, with = "optional_decimal", skip_serializing_if = "Option::is_none")]
+    pub published_at_ms: Option<u64>,
     /// Fields of newer minor versions.
     #[serde(flatten)]
     pub extra: Extra,

@@ -142,6 +142,12 @@ impl PipelineRoot {
         format!("{self}/")
     }
 
+    /// What every data object of the table with the segment `table` begins with.
+    #[must_use]
+    pub fn table(&self, table: &str) -> String {
+        format!("{self}/{table}/")
+    }
+
     /// What every object of the manifest begins with, the probe's too.
     #[must_use]
     pub fn manifest(&self) -> String {

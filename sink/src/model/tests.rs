@@ -102,6 +102,7 @@ fn head() -> Head {
             sha256: Digest::of(b"c"),
             extra: extra(),
         },
+        published_at_ms: None,
         extra: extra(),
     });
     head.lease = Some(Lease {

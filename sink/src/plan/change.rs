@@ -103,7 +103,12 @@ pub fn change(base: &Head, change: &Change, nonce: Nonce, now_ms: u64) -> Result
                 return Err(stale(format!("record {} does not follow record {count}", record.ordinal)));
             }
             let extra = base.compaction.as_ref().map_or_else(Extra::new, |of| of.extra.clone());
-            next.compaction = Some(CompactionRef { count: record.ordinal, last: record.clone(), extra });
+            next.compaction = Some(CompactionRef {
+                count: record.ordinal,
+                last: record.clone(),
+                published_at_ms: Some(now_ms),
+                extra,
+            });
         }
         Change::Lease { lease_id, actor, ttl_ms } => {
             if let Some(held) = base.lease.as_ref().filter(|held| held.lease_id != *lease_id) {

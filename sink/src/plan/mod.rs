@@ -3,8 +3,10 @@
 pub mod accept;
 pub mod change;
 pub mod commit;
+pub mod compact;
 pub mod fold;
 pub mod orphans;
+pub mod originals;
 pub mod ownership;
 pub mod reconcile;
 pub mod rollup;

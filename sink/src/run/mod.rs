@@ -1,11 +1,13 @@
 //! Verbs of the protocol, done: gather, plan, apply, and what an answer of the store means.
 
 pub mod acquire;
+pub mod compact;
 pub mod create;
 pub mod in_flight;
 pub mod lease;
 pub mod listing;
 pub mod orphans;
+pub mod originals;
 mod parallel;
 pub mod patience;
 pub mod publish;

@@ -1,13 +1,15 @@
 //! The live view of every table: the objects whose rows are the table, in the order of its events. These are what
 //! readers read and compaction compacts: originals that no record has replaced, and outputs.
 
+use serde::Serialize;
+
 use super::{Committed, Content, Recovered};
 use crate::format;
 use crate::model::ids::Digest;
 use crate::model::rollup::LiveOutput;
 
 /// An object that holds rows which no other live object holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LiveObject {
     /// The table's segment of keys.
     pub table: String,
@@ -34,7 +36,8 @@ pub struct LiveObject {
 }
 
 /// What wrote a live object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Source {
     /// A batch.
     Original,
@@ -43,6 +46,14 @@ pub enum Source {
         /// Its record.
         ordinal: u64,
     },
+}
+
+impl LiveObject {
+    /// Whether a batch wrote it.
+    #[must_use]
+    pub fn is_original(&self) -> bool {
+        self.source == Source::Original
+    }
 }
 
 impl Recovered {
