@@ -5,7 +5,8 @@ use serde::Serialize;
 use sinks::format::{Encoding, digest};
 use sinks::model::position::{Position, PositionRecord};
 use sinks::run::read;
-use sinks::run::recover::{Content, Depth, Recovered, recover};
+use sinks::run::recover::live::LiveObject;
+use sinks::run::recover::{Depth, Recovered, recover};
 use sinks::sink::Status;
 
 use crate::open::{Opened, Pipeline};
@@ -47,7 +48,10 @@ struct VerifyAnswer {
     root: String,
     deep: bool,
     entries: u64,
+    /// Live ones: what readers read.
     objects: u64,
+    /// Those of them that a compaction wrote.
+    compacted: u64,
     rows: u64,
     bytes: u64,
     position: Option<PositionRecord>,
@@ -93,10 +97,11 @@ impl Verify {
         let opened = self.ask.pipeline.open().await?;
         let depth = if self.deep { Depth::Deep } else { Depth::Objects };
         let found = recover(&opened.env, &opened.config.root, depth, &opened.patience()).await?;
-        if let (Some(found), true) = (&found, self.deep) {
-            rows(&opened, found).await?;
+        let live = found.as_ref().map(Recovered::live).unwrap_or_default();
+        if self.deep {
+            rows(&opened, &live).await?;
         }
-        let answer = self.answer(&opened, found.as_ref());
+        let answer = self.answer(&opened, found.as_ref(), &live);
         if self.ask.json {
             return print_json(&answer);
         }
@@ -111,16 +116,15 @@ impl Verify {
         Ok(DONE)
     }
 
-    fn answer(&self, opened: &Opened, found: Option<&Recovered>) -> VerifyAnswer {
-        let all = || found.iter().flat_map(|found| &found.entries);
-        let objects = || all().flat_map(|entry| entry.objects());
+    fn answer(&self, opened: &Opened, found: Option<&Recovered>, live: &[LiveObject]) -> VerifyAnswer {
         VerifyAnswer {
             root: opened.config.root.as_str().to_owned(),
             deep: self.deep,
-            entries: all().count() as u64,
-            objects: objects().count() as u64,
-            rows: objects().map(|object| object.rows).sum(),
-            bytes: objects().map(|object| object.size).sum(),
+            entries: found.map_or(0, |found| found.entries.len() as u64),
+            objects: live.len() as u64,
+            compacted: live.iter().filter(|object| !object.is_original()).count() as u64,
+            rows: live.iter().map(|object| object.rows).sum(),
+            bytes: live.iter().map(|object| object.size).sum(),
             position: found
                 .and_then(|found| found.position.as_ref())
                 .map(|p: &Position| PositionRecord::from(p)),
@@ -129,23 +133,21 @@ impl Verify {
     }
 }
 
-/// Decodes every object whose entry is still there, and compares its rows with what the entry says of them.
-async fn rows(opened: &Opened, found: &Recovered) -> Result<(), Failure> {
-    for entry in &found.entries {
-        let Content::Entry(entry) = &entry.content else { continue };
-        for object in &entry.objects {
-            let stored = read::get(&opened.env, &object.key, opened.patience()).await?;
-            let wrong = |what: String| Failure::new(5, format!("integrity alarm: {:?}: {what}", object.key));
-            let stored = stored.ok_or_else(|| wrong("it is missing".to_owned()))?;
-            let (rows, digest) = Encoding::named(&object.format, &object.compression)
-                .and_then(|encoding| digest(encoding, &stored.bytes))
-                .map_err(|error| wrong(error.to_string()))?;
-            if rows != object.rows || digest != object.row_seq_digest {
-                return Err(wrong(format!(
-                    "{rows} rows with digest {digest}, {} with {} are recorded",
-                    object.rows, object.row_seq_digest
-                )));
-            }
+/// Decodes every live object, and compares its rows with what is recorded of them.
+async fn rows(opened: &Opened, live: &[LiveObject]) -> Result<(), Failure> {
+    for object in live {
+        let stored = read::get(&opened.env, &object.key, opened.patience()).await?;
+        let wrong = |what: String| Failure::new(5, format!("integrity alarm: {:?}: {what}", object.key));
+        let stored = stored.ok_or_else(|| wrong("it is missing".to_owned()))?;
+        let (rows, digest) = Encoding::named(&object.format, &object.compression)
+            .and_then(|encoding| digest(encoding, &stored.bytes))
+            .map_err(|error| wrong(error.to_string()))?;
+        let recorded = object.row_seq_digest.unwrap_or(digest);
+        if rows != object.rows || digest != recorded {
+            return Err(wrong(format!(
+                "{rows} rows with digest {digest}, {} with {recorded} are recorded",
+                object.rows
+            )));
         }
     }
     Ok(())

@@ -1,15 +1,14 @@
 //! `assay-sink read`: committed rows, table by table, each table's in the order of its events. It only reads.
 
-use std::collections::BTreeMap;
 use std::io::{BufWriter, Write as _};
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sinks::format::{DecodeError, Encoding, for_each_row};
-use sinks::model::key::TableSegment;
 use sinks::run::read::get;
-use sinks::run::recover::{Committed, Content, Depth, recover};
+use sinks::run::recover::live::{LiveObject, originals};
+use sinks::run::recover::{Depth, Recovered, recover};
 
 use crate::open::{Opened, Pipeline};
 use crate::{DONE, Failure, OWN_FAULT};
@@ -27,17 +26,10 @@ pub(crate) struct Read {
     json: bool,
 }
 
-/// A data object of one table.
-struct Stored {
-    seq: u64,
-    key: String,
-    encoding: Encoding,
-}
-
 #[derive(Serialize)]
 struct RowAnswer<'a> {
     table: &'a str,
-    seq: u64,
+    seq: Option<u64>,
     row: &'a RawValue,
 }
 
@@ -45,17 +37,18 @@ impl Read {
     pub(crate) async fn run(&self) -> Result<u8, Failure> {
         let opened = self.pipeline.open().await?;
         let found = recover(&opened.env, &opened.config.root, Depth::Manifest, &opened.patience()).await?;
-        let mut tables: BTreeMap<String, Vec<Stored>> = BTreeMap::new();
-        for entry in found.iter().flat_map(|found| &found.entries) {
-            for (table, stored) in objects(entry)? {
-                tables.entry(table).or_default().push(stored);
-            }
-        }
+        let live = found.as_ref().map(Recovered::live).unwrap_or_default();
         let mut out = BufWriter::new(std::io::stdout().lock());
         let wanted = |table: &str| self.table.as_ref().is_none_or(|wanted| wanted == table);
-        for (table, objects) in tables.iter().filter(|(table, _)| wanted(table)) {
+        for objects in live.chunk_by(|a, b| a.table == b.table) {
+            let table = objects.first().map_or("", |object| &object.table);
+            if !wanted(table) {
+                continue;
+            }
+            let mut seqs = seqs(found.as_ref(), table);
             for object in objects {
-                match rows(&opened, object, |row| self.print(&mut out, table, object.seq, row)).await {
+                let print = |row: &[u8]| self.print(&mut out, table, seqs.next(), row);
+                match rows(&opened, object, print).await {
                     Ok(()) => {}
                     Err(Ended::Closed) => return Ok(DONE),
                     Err(Ended::Failed(failure)) => return Err(failure),
@@ -66,7 +59,13 @@ impl Read {
         Ok(DONE)
     }
 
-    fn print(&self, out: &mut impl std::io::Write, table: &str, seq: u64, row: &[u8]) -> std::io::Result<()> {
+    fn print(
+        &self,
+        out: &mut impl std::io::Write,
+        table: &str,
+        seq: Option<u64>,
+        row: &[u8],
+    ) -> std::io::Result<()> {
         if !self.json {
             out.write_all(table.as_bytes())?;
             out.write_all(b"\t")?;
@@ -92,44 +91,30 @@ impl From<DecodeError> for Ended {
     }
 }
 
-/// An entry's objects with their tables, as keys name them.
-fn objects(entry: &Committed) -> Result<Vec<(String, Stored)>, Failure> {
-    let unknown = |key: &str, error: DecodeError| Failure::new(OWN_FAULT, format!("{key:?}: {error}"));
-    let seq = entry.seq;
-    match &entry.content {
-        Content::Entry(entry) => entry
-            .objects
-            .iter()
-            .map(|object| {
-                let table = TableSegment::new(&object.namespace, &object.table)
-                    .map_err(|error| Failure::new(OWN_FAULT, error.to_string()))?;
-                let key = object.key.clone();
-                let encoding = Encoding::named(&object.format, &object.compression)
-                    .map_err(|error| unknown(&key, error))?;
-                Ok((table.as_str().to_owned(), Stored { seq, key, encoding }))
-            })
-            .collect(),
-        // An inventory has kept the key, whose extension says the same.
-        Content::Inventory(entry) => entry
-            .objects
-            .iter()
-            .map(|object| {
-                let key = object.key.clone();
-                let encoding = Encoding::of_key(&key).map_err(|error| unknown(&key, error))?;
-                Ok((object.table.clone(), Stored { seq, key, encoding }))
-            })
-            .collect(),
-    }
+/// The entry of each row of a table, in order: a compacted object holds rows of many.
+fn seqs(found: Option<&Recovered>, table: &str) -> impl Iterator<Item = u64> {
+    let entries = found.into_iter().flat_map(|found| &found.entries);
+    let originals = entries.flat_map(originals).filter(move |object| object.table == table);
+    originals.flat_map(|object| (0..object.rows).map(move |_| object.seq_from))
 }
 
 async fn rows(
     opened: &Opened,
-    object: &Stored,
+    object: &LiveObject,
     mut print: impl FnMut(&[u8]) -> std::io::Result<()>,
 ) -> Result<(), Ended> {
     let failed = |error| Ended::Failed(Failure::from(error));
+    let alarm =
+        |what: String| Ended::Failed(Failure::new(5, format!("integrity alarm: {:?} {what}", object.key)));
+    let encoding = Encoding::named(&object.format, &object.compression).map_err(|error| {
+        Ended::Failed(Failure::new(OWN_FAULT, format!("{:?}: {error}", object.key)))
+    })?;
     let stored = get(&opened.env, &object.key, opened.patience()).await.map_err(failed)?;
-    let missing = || Failure::new(5, format!("integrity alarm: {:?} is missing", object.key));
-    let stored = stored.ok_or_else(|| Ended::Failed(missing()))?;
-    for_each_row(object.encoding, &stored.bytes, |row| print(row).map_err(|_| Ended::Closed))
+    let stored = stored.ok_or_else(|| alarm("is missing".to_owned()))?;
+    let mut found = 0;
+    for_each_row(encoding, &stored.bytes, |row| {
+        found += 1;
+        print(row).map_err(|_| Ended::Closed)
+    })?;
+    if found == object.rows { Ok(()) } else { Err(alarm(format!("has {found} rows of {}", object.rows))) }
 }
