@@ -78,7 +78,7 @@ pub struct Replaced {
 }
 
 /// A live output.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Output {
     /// Its whole key.
     pub key: String,

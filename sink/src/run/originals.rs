@@ -74,11 +74,13 @@ pub async fn run(keeper: &Keeper, policy: &Policy) -> Result<Report, Stopped> {
     let plan = planned(env, root, &found, now_ms, policy, &patience).await?;
     let newest = found.view.head.compaction.as_ref();
     let mut report = Report { kept: plan.kept, ..Report::default() };
+    // All of them before anything is deleted; records may share them.
+    let outputs: BTreeSet<&Output> = plan.replaced.iter().flat_map(|of| &of.outputs).collect();
+    for output in outputs {
+        check(keeper, output).await?;
+    }
     for of in &plan.replaced {
         tracing::info!(table = of.table, inputs = of.inputs.len(), reason = of.reason, "deleting originals");
-        for output in &of.outputs {
-            check(keeper, output).await?;
-        }
         for batch in of.inputs.chunks(BATCH) {
             delete(keeper, newest, batch, &mut report).await?;
         }

@@ -5,6 +5,7 @@
 mod alarms;
 mod answers;
 mod calls;
+mod compaction;
 mod enumerate;
 mod fold;
 mod handle;

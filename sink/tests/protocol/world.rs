@@ -9,6 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sinks::env::{Clock, Env, Ids};
 use sinks::error::SinkError;
+use sinks::format::row_seq_digest;
 use sinks::local::{Checkpoints, MemoryCheckpoints};
 use sinks::model::head::{Descent, Head};
 use sinks::model::ids::Digest;
@@ -90,16 +91,17 @@ pub fn position(n: u64) -> Position {
 
 /// The same batch for the same number, whoever asks.
 pub fn batch(n: u64) -> Batch {
+    let row = |table: &str| format!("{{\"n\":{n},\"table\":\"{table}\"}}");
     let object = |table: &str| EncodedObject {
         namespace: "public".to_owned(),
         table: table.to_owned(),
-        bytes: Bytes::from(format!("{{\"n\":{n},\"table\":\"{table}\"}}\n")),
+        bytes: Bytes::from(row(table) + "\n"),
         rows: 1,
         format: "jsonl",
         compression: "none",
         extension: "jsonl",
         schema_fingerprint: Digest::of(b"schema"),
-        row_seq_digest: Digest::of(b"rows"),
+        row_seq_digest: row_seq_digest([row(table).as_bytes()]),
     };
     let objects = vec![object("orders"), object("items")];
     Batch { position: position(n), objects, events: 2, min_ts_ms: Some(n), max_ts_ms: None }

@@ -106,9 +106,8 @@ async fn rows(
     let failed = |error| Ended::Failed(Failure::from(error));
     let alarm =
         |what: String| Ended::Failed(Failure::new(5, format!("integrity alarm: {:?} {what}", object.key)));
-    let encoding = Encoding::named(&object.format, &object.compression).map_err(|error| {
-        Ended::Failed(Failure::new(OWN_FAULT, format!("{:?}: {error}", object.key)))
-    })?;
+    let encoding = Encoding::named(&object.format, &object.compression)
+        .map_err(|error| Ended::Failed(Failure::new(OWN_FAULT, format!("{:?}: {error}", object.key))))?;
     let stored = get(&opened.env, &object.key, opened.patience()).await.map_err(failed)?;
     let stored = stored.ok_or_else(|| alarm("is missing".to_owned()))?;
     let mut found = 0;
