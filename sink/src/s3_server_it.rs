@@ -264,6 +264,14 @@ live! {
     a_fenced_writer_stays_fenced
     a_lost_update_is_an_alarm
     wm2_keys_fit_a_store_of_files_and_legacy_keys_do_not
+    readers_see_the_same_rows_after_compaction
+    an_output_that_changed_gets_no_record
+    a_compaction_that_dies_leaves_its_inputs
+    both_key_layouts_are_compacted_together
+    what_was_compacted_is_compacted_again
+    a_compaction_across_a_takeover_publishes_nothing
+    rows_in_another_order_are_never_taken_for_the_same
+    originals_go_only_for_what_replaced_them
 }
 
 /// Show it with `--nocapture`: the log line of each of twenty-four folds, and of the scan after it.

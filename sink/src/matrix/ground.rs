@@ -1,6 +1,6 @@
 //! A scenario's own place: a prefix in the bucket, a directory for local records, and what to expect there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use super::rig::Rig;
 use super::writer::Order;
 use super::{Checked, Failure, equal};
 use crate::env::Env;
+use crate::format::{DecodeError, Encoding, for_each_row};
 use crate::model::head::Head;
 use crate::model::key::{ObjectName, PipelineRoot};
 use crate::run::patience::Patience;
-use crate::run::recover::{self, Depth, Recovered};
+use crate::run::recover::{self, Committed, Depth, Recovered};
 use crate::sink::{Settings, Sink};
 use crate::store::{ETag, ObjectMeta, Outcome, Store};
 
@@ -137,22 +138,20 @@ impl Ground {
         let recovered = self.recovered().await?;
         let store = self.store()?;
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let mut referenced = Vec::new();
-        for entry in &recovered.entries {
-            for object in entry.objects() {
-                let Some(ObjectName::Data { table, .. } | ObjectName::LegacyData { table, .. }) =
-                    self.root.parse(object.key)
-                else {
-                    return Err(Failure(format!("{:?} is no name of a data object", object.key)));
-                };
-                let Outcome::Done(body) = store.get(object.key).await else {
-                    return Err(Failure(format!("{:?} can't be read", object.key)));
-                };
-                let text = String::from_utf8(body.bytes.to_vec())?;
-                found.entry(table.to_owned()).or_default().extend(text.lines().map(str::to_owned));
-                referenced.push(object.key.to_owned());
-            }
+        let live = recovered.live();
+        for object in &live {
+            let Outcome::Done(body) = store.get(&object.key).await else {
+                return Err(Failure(format!("{:?} can't be read", object.key)));
+            };
+            let encoding = Encoding::named(&object.format, &object.compression)?;
+            let rows = found.entry(object.table.clone()).or_default();
+            for_each_row(encoding, &body.bytes, |row| {
+                rows.push(String::from_utf8_lossy(row).into_owned());
+                Ok::<_, DecodeError>(())
+            })?;
         }
+        let objects = recovered.entries.iter().flat_map(Committed::objects);
+        let referenced: HashSet<&str> = objects.map(|object| object.key).collect();
         let expected: BTreeMap<String, Vec<String>> = TABLES
             .iter()
             .filter(|_| upto > 0)
@@ -172,7 +171,7 @@ impl Ground {
         Ok(Settled {
             seq: recovered.view.head.seq,
             orphaned_data: count(|name| matches!(name, ObjectName::Data { .. }), &|key| {
-                referenced.iter().any(|known| known == key)
+                referenced.contains(key)
             }),
             orphaned_entries: count(|name| matches!(name, ObjectName::Entry { .. }), &|key| {
                 reached.contains(&key)

@@ -4,6 +4,7 @@
 //! brings the rig decides what is tested: the embedded server itself, or a provider behind it. The module
 //! `s3_server_it` (operations guide, "Rollout") and the certificate of a provider bring one each.
 
+mod compaction;
 mod data;
 mod fencing;
 mod folds;
@@ -108,6 +109,7 @@ pub fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         .chain(tampered::SCENARIOS)
         .chain(fencing::SCENARIOS)
         .chain(keys::SCENARIOS)
+        .chain(compaction::SCENARIOS)
 }
 
 impl Scenario {

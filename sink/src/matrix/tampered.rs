@@ -69,14 +69,14 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-async fn overwrite(ground: &Ground, key: &str, bytes: Bytes) -> Checked {
+pub(super) async fn overwrite(ground: &Ground, key: &str, bytes: Bytes) -> Checked {
     match ground.store()?.put(key, bytes, Condition::None, &[]).await {
         Outcome::Done(_) => Ok(()),
         other => Err(Failure(format!("PUT of {key:?}: {other:?}"))),
     }
 }
 
-async fn delete(ground: &Ground, key: &str) -> Checked {
+pub(super) async fn delete(ground: &Ground, key: &str) -> Checked {
     match ground.store()?.delete(key, None).await {
         Outcome::Done(()) => Ok(()),
         other => Err(Failure(format!("DELETE of {key:?}: {other:?}"))),
@@ -255,15 +255,20 @@ async fn newer_versions(ground: &Ground) -> Checked {
     equal("what is there", ground.exactly(3).await?, settled(3))
 }
 
-async fn legacy_keys(ground: &Ground) -> Checked {
-    let sink = ground.start("a", 1).await?;
-    sink.close().await?;
-    let text = hex::encode(data::position(1)?.canonical_text());
-    plant(ground, 1, Layout::Wm, |table, content| {
+/// Commits batch `n` as a release before `wm2-` did.
+pub(super) async fn legacy(ground: &Ground, n: u64) -> Checked {
+    let text = hex::encode(data::position(n)?.canonical_text());
+    plant(ground, n, Layout::Wm, |table, content| {
         let table = TableSegment::new(NAMESPACE, table)?;
         Ok(format!("{}/{table}/wm-{text}/{content}.{EXTENSION}", ground.root.as_str()))
     })
-    .await?;
+    .await
+}
+
+async fn legacy_keys(ground: &Ground) -> Checked {
+    let sink = ground.start("a", 1).await?;
+    sink.close().await?;
+    legacy(ground, 1).await?;
     let sink = ground.start("a", 2).await?;
     equal("the resume position", data::number(sink.resume().as_ref())?, 1)?;
     ground.publish(&sink, 2, 3).await?;

@@ -290,7 +290,8 @@ async fn written(
 }
 
 /// Whether rows of both sides are the same, in number and order.
-fn equivalence(
+#[must_use]
+pub fn equivalence(
     (rows_in, inputs_digest): (u64, Digest),
     (rows_out, outputs_digest): (u64, Digest),
 ) -> Equivalence {
