@@ -1,0 +1,344 @@
+//! The faults, one function each: every one is seen to happen, healed, and followed by a checkpoint that counts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use sinks::point::Point;
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::relay::Link;
+use crate::rig::{Dead, Rig, Role};
+
+/// How long a fault may take to be followed by a checkpoint, in seconds.
+const RECOVERY_S: u64 = 60;
+
+/// How long an armed process may take to reach its point, in seconds.
+const POINT_S: u64 = 40;
+
+/// A fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// SIGKILL of a worker.
+    WorkerKill,
+    /// A process ends at a named point.
+    At(Point),
+    /// The store's process is killed and started again: connections are refused meanwhile.
+    StoreRefuses,
+    /// The store's process is stopped and continued: connections hang.
+    StoreHangs,
+    /// The store is away while the recovery of a lost worker needs it.
+    StoreAwayInRecovery,
+    /// A worker is cut off its coordinator.
+    Partition,
+    /// Everything between the workers and the coordinator is late.
+    Delay,
+    /// SIGKILL of the coordinator; the workers stay.
+    CoordinatorKill,
+    /// SIGKILL of the log.
+    LogRestart,
+    /// A worker is stopped for longer than it may be silent, then goes on.
+    Zombie,
+}
+
+impl Fault {
+    /// Its name in the report.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::WorkerKill => "worker SIGKILL".to_owned(),
+            Self::At(point) => format!("point {}", point.name()),
+            Self::StoreRefuses => "store away, refusing".to_owned(),
+            Self::StoreHangs => "store away, hanging".to_owned(),
+            Self::StoreAwayInRecovery => "store away while a recovery needs it".to_owned(),
+            Self::Partition => "partition from the coordinator".to_owned(),
+            Self::Delay => "delay to the coordinator".to_owned(),
+            Self::CoordinatorKill => "coordinator SIGKILL".to_owned(),
+            Self::LogRestart => "log SIGKILL and restart".to_owned(),
+            Self::Zombie => "worker stopped and continued".to_owned(),
+        }
+    }
+
+    /// The mechanism that this machine has for it.
+    #[must_use]
+    pub const fn mechanism(self) -> &'static str {
+        match self {
+            Self::WorkerKill | Self::CoordinatorKill | Self::LogRestart | Self::StoreRefuses => {
+                "kill -9 of the process"
+            }
+            Self::At(_) => "exit at the armed point, code 86 and a record",
+            Self::StoreHangs | Self::Zombie => "SIGSTOP, SIGCONT",
+            Self::StoreAwayInRecovery => "exit at sink.before_commit, then kill -9 of the store",
+            Self::Partition => "a relay that forwards nothing",
+            Self::Delay => "a relay that forwards 300 ms later",
+        }
+    }
+
+    /// Every fault that a gate must show, in order. The short form leaves out points that others are close to.
+    #[must_use]
+    pub fn mandatory(short: bool) -> Vec<Self> {
+        let points = Point::ALL.into_iter().filter(|point| {
+            let name = point.name();
+            let close = [
+                Point::SinkBeforePrepare,
+                Point::SinkAfterCreateUpload,
+                Point::SinkMidParts,
+                Point::SinkAfterHandlePut,
+                Point::CoordinatorBeforeCommitBroadcast,
+                Point::SinkBeforeReceipt,
+                Point::SinkAfterReceipt,
+            ];
+            (name.starts_with("sink.") || name.starts_with("coordinator."))
+                && !(short && close.contains(point))
+        });
+        let mut all = vec![Self::WorkerKill];
+        all.extend(points.map(Self::At));
+        all.extend([Self::StoreAwayInRecovery, Self::StoreRefuses, Self::CoordinatorKill]);
+        if !short {
+            all.extend([Self::StoreHangs, Self::Partition, Self::Delay, Self::LogRestart, Self::Zombie]);
+        }
+        all
+    }
+}
+
+/// What came of a fault, a line of `faults.jsonl`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Applied {
+    /// Its name.
+    pub fault: String,
+    /// How.
+    pub mechanism: &'static str,
+    /// When it began, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The latest checkpoint that counted before it.
+    pub checkpoint_before: u64,
+    /// Whether it was seen to happen.
+    pub fired: bool,
+    /// Whether a checkpoint counted after it was healed.
+    pub healed: bool,
+    /// The first one.
+    pub checkpoint_after: u64,
+    /// Of the coordinator's faults: whether every worker is the process that it was.
+    pub pids_stable: Option<bool>,
+    /// What went wrong, if anything did.
+    pub note: String,
+}
+
+/// Applies faults to a rig.
+#[derive(Debug)]
+pub struct Chaos {
+    /// The processes.
+    pub rig: Rig,
+    /// Everything that was applied.
+    pub applied: Vec<Applied>,
+    chance: fastrand::Rng,
+}
+
+/// How one fault went: whether it fired, and whether the workers are the processes they were, where that is asked.
+struct Fired {
+    fired: bool,
+    pids_stable: Option<bool>,
+}
+
+impl From<bool> for Fired {
+    fn from(fired: bool) -> Self {
+        Self { fired, pids_stable: None }
+    }
+}
+
+impl Chaos {
+    /// With chance of the plan's seed.
+    #[must_use]
+    pub fn new(rig: Rig) -> Self {
+        let chance = fastrand::Rng::with_seed(rig.plan.seed);
+        Self { rig, applied: Vec::new(), chance }
+    }
+
+    /// The latest checkpoint that counts, 0 before the first.
+    ///
+    /// # Errors
+    /// Of the directory.
+    pub async fn latest(&self) -> Result<u64, Dead> {
+        let ledger = self.rig.plan.ledger().map_err(|why| Dead(why.to_string()))?;
+        let latest = ledger.latest().await.map_err(|why| Dead(why.to_string()))?;
+        Ok(latest.map_or(0, |latest| latest.marker.checkpoint_id))
+    }
+
+    /// Waits until a checkpoint above `above` counts, with every process alive.
+    ///
+    /// # Errors
+    /// [`Dead`].
+    pub async fn progress(&mut self, above: u64) -> Result<Option<u64>, Dead> {
+        let until = Instant::now() + Duration::from_secs(RECOVERY_S);
+        while Instant::now() < until {
+            self.rig.supervise()?;
+            let latest = self.latest().await?;
+            if latest > above {
+                return Ok(Some(latest));
+            }
+            pause(100).await;
+        }
+        Ok(None)
+    }
+
+    /// Any fault of these, by chance.
+    pub fn any(&mut self, faults: &[Fault]) -> Fault {
+        faults[self.chance.usize(..faults.len())]
+    }
+
+    /// Applies a fault, heals it, and waits for a checkpoint that began after that.
+    ///
+    /// # Errors
+    /// [`Dead`].
+    pub async fn apply(&mut self, fault: Fault) -> Result<(), Dead> {
+        let before = self.latest().await?;
+        let at_ms = clock::now_ms();
+        let worker = self.chance.u32(..self.rig.plan.workers);
+        let (done, mut note) = match self.inflict(fault, worker).await {
+            Ok(done) => (done, String::new()),
+            Err(why) => (Fired::from(false), why.to_string()),
+        };
+        // What was in flight while it healed may count; the one after that shows that all of it works.
+        let first = self.latest().await?;
+        let after = match self.progress(first).await? {
+            Some(next) => self.progress(next).await?,
+            None => None,
+        };
+        if after.is_none() {
+            note.push_str(" no checkpoint counted after it");
+        }
+        let applied = Applied {
+            fault: fault.name(),
+            mechanism: fault.mechanism(),
+            at_ms,
+            checkpoint_before: before,
+            fired: done.fired,
+            healed: after.is_some(),
+            checkpoint_after: after.unwrap_or(0),
+            pids_stable: done.pids_stable,
+            note,
+        };
+        eprintln!(
+            "{:>4}  {}: fired {}, healed {}, checkpoint {} to {}{}",
+            self.applied.len() + 1,
+            applied.fault,
+            applied.fired,
+            applied.healed,
+            before,
+            applied.checkpoint_after,
+            if applied.note.is_empty() { String::new() } else { format!(" ({})", applied.note) },
+        );
+        self.applied.push(applied);
+        Ok(())
+    }
+
+    async fn inflict(&mut self, fault: Fault, worker: u32) -> std::io::Result<Fired> {
+        let victim = Role::Worker(worker);
+        Ok(match fault {
+            Fault::WorkerKill => {
+                self.rig.kill(victim)?;
+                pause(500).await;
+                self.rig.start(victim, None)?;
+                true.into()
+            }
+            Fault::At(point) if point.name().starts_with("coordinator.") => {
+                let pids = self.rig.worker_pids();
+                let fired = self.at(point, Role::Coordinator).await?;
+                self.rig.start(Role::Coordinator, None)?;
+                Fired { fired, pids_stable: Some(self.same(&pids)) }
+            }
+            Fault::At(point) => {
+                let fired = self.at(point, victim).await?;
+                self.rig.start(victim, None)?;
+                fired.into()
+            }
+            Fault::StoreRefuses => {
+                self.rig.kill(Role::Store)?;
+                pause(3_000).await;
+                self.rig.start(Role::Store, None)?;
+                true.into()
+            }
+            Fault::StoreHangs => {
+                self.rig.freeze(Role::Store, true)?;
+                pause(4_000).await;
+                self.rig.freeze(Role::Store, false)?;
+                true.into()
+            }
+            Fault::StoreAwayInRecovery => self.away_in_recovery(victim).await?.into(),
+            Fault::Partition => {
+                self.rig.link(worker, Link::Cut);
+                pause(5_000).await;
+                self.rig.link(worker, Link::Sound);
+                true.into()
+            }
+            Fault::Delay => {
+                (0..self.rig.plan.workers).for_each(|worker| self.rig.link(worker, Link::Slow(300)));
+                pause(5_000).await;
+                (0..self.rig.plan.workers).for_each(|worker| self.rig.link(worker, Link::Sound));
+                true.into()
+            }
+            Fault::CoordinatorKill => {
+                let pids = self.rig.worker_pids();
+                self.rig.kill(Role::Coordinator)?;
+                pause(1_000).await;
+                self.rig.start(Role::Coordinator, None)?;
+                Fired { fired: true, pids_stable: Some(self.same(&pids)) }
+            }
+            Fault::LogRestart => {
+                self.rig.kill(Role::Log)?;
+                pause(1_000).await;
+                self.rig.start(Role::Log, None)?;
+                true.into()
+            }
+            Fault::Zombie => {
+                self.rig.freeze(victim, true)?;
+                pause(5_000).await;
+                self.rig.freeze(victim, false)?;
+                true.into()
+            }
+        })
+    }
+
+    fn same(&mut self, pids: &[Option<u32>]) -> bool {
+        let alive =
+            (0..self.rig.plan.workers).all(|index| matches!(self.rig.ended(Role::Worker(index)), Ok(None)));
+        alive && self.rig.worker_pids() == pids
+    }
+
+    /// Kills a process, starts it armed, and sees it end at the point.
+    async fn at(&mut self, point: Point, role: Role) -> std::io::Result<bool> {
+        let record: PathBuf = self.rig.plan.directory.join(format!("fired-{}", self.applied.len()));
+        self.rig.kill(role)?;
+        self.rig.start(role, Some((point, &record)))?;
+        let status = self.rig.wait(role, Duration::from_secs(POINT_S)).await;
+        let fired = Rig::fired(status, &record);
+        if status.is_none() {
+            // Still armed: it must not go off during another fault.
+            self.rig.kill(role)?;
+        }
+        Ok(fired)
+    }
+
+    /// A worker dies with a marker durable and its upload not completed; then the store dies; then the worker
+    /// starts, and can't finish what it must. Only then the store comes back.
+    async fn away_in_recovery(&mut self, victim: Role) -> std::io::Result<bool> {
+        if !self.at(Point::SinkBeforeCommit, victim).await? {
+            self.rig.start(victim, None)?;
+            return Ok(false);
+        }
+        self.rig.kill(Role::Store)?;
+        self.rig.start(victim, None)?;
+        let status = self.rig.wait(victim, Duration::from_secs(RECOVERY_S)).await;
+        let needed = status.and_then(|status| status.code()) == Some(7);
+        self.rig.start(Role::Store, None)?;
+        if status.is_some() {
+            self.rig.start(victim, None)?;
+        }
+        Ok(needed)
+    }
+}
+
+async fn pause(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}

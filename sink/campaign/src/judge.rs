@@ -1,0 +1,155 @@
+//! The judges: one that reads along while faults happen, and a fresh process that reads everything once more.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use assay_oracle::bucket::Bucket;
+use assay_oracle::report::{Report, Verdict};
+use assay_oracle::visible::{self, Ledger, Scope};
+use serde::{Deserialize, Serialize};
+use sinks::model::stage::files::Verdict as Marked;
+use sinks::run::stage::pending_uploads;
+use sinks::stage::StageError;
+
+use crate::clock;
+use crate::plan::Plan;
+
+/// What every visible object's key begins with.
+const PREFIX: &str = "out/campaign/";
+
+/// So many samples that fail in a row are a judge that is stuck.
+const STUCK: u32 = 20;
+
+/// One sample, a line of `oracle.jsonl`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Sample {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// Distinct events that are visible.
+    pub distinct: u64,
+    /// Objects.
+    pub objects: u64,
+    /// Findings so far.
+    pub findings: u64,
+    /// Why this sample could not be taken.
+    pub error: Option<String>,
+}
+
+fn findings(report: &Report) -> u64 {
+    report.counts.values().copied().sum()
+}
+
+/// Samples the bucket every second until the file `stop-oracle` is there. Whether nothing was found and it was not
+/// stuck.
+///
+/// # Errors
+/// Of its own file.
+pub async fn observe(plan: &Plan) -> Result<bool, String> {
+    let path = plan.directory.join("oracle.jsonl");
+    let failed = |why: std::io::Error| format!("{}: {why}", path.display());
+    let mut lines = std::fs::File::create(&path).map_err(failed)?;
+    let bucket = Bucket::impatient(&plan.judged());
+    let mut ledger = Ledger::new(plan.workload(), Scope::Prefix(PREFIX.to_owned()));
+    let stop = plan.directory.join("stop-oracle");
+    let mut in_a_row = 0;
+    loop {
+        let last = stop.exists();
+        let error = ledger.sample(&bucket).await.err().map(|error| error.to_string());
+        in_a_row = if error.is_some() { in_a_row + 1 } else { 0 };
+        let sample = Sample {
+            at_ms: clock::now_ms(),
+            distinct: ledger.distinct(),
+            objects: ledger.report().statistics.listed,
+            findings: findings(ledger.report()),
+            error,
+        };
+        let line = serde_json::to_string(&sample).map_err(|why| why.to_string())?;
+        writeln!(lines, "{line}").and_then(|()| lines.sync_data()).map_err(failed)?;
+        if in_a_row == STUCK {
+            return Ok(false);
+        }
+        if last && in_a_row == 0 {
+            let clean = findings(ledger.report()) == 0;
+            if !clean {
+                eprintln!("{}", ledger.report().text());
+            }
+            return Ok(clean);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// What the fresh process says.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Judgement {
+    /// What is wrong, in words; nothing of a clean bucket.
+    pub findings: Vec<String>,
+    /// Why nothing can be said, if so.
+    pub inconclusive: Vec<String>,
+    /// Events that were produced.
+    pub produced: u64,
+    /// Distinct events that are visible.
+    pub visible: u64,
+    /// Visible objects.
+    pub objects: u64,
+    /// Checkpoints that count.
+    pub completed: u64,
+    /// Checkpoints that were abandoned.
+    pub abandoned: u64,
+    /// Receipts.
+    pub receipts: u64,
+    /// Uploads that nobody completes: evidence, no finding.
+    pub pending_uploads: u64,
+}
+
+/// Reads the settled bucket and the checkpoint directory from scratch.
+///
+/// # Errors
+/// Where either can't be read.
+pub async fn judge(plan: &Plan, produced: &[u64]) -> Result<Judgement, String> {
+    let bucket = Bucket::new(&plan.judged());
+    let scope = Scope::Prefix(PREFIX.to_owned());
+    let judged = visible::judge(&bucket, scope, plan.workload(), produced);
+    let report = judged.await.map_err(|error| error.to_string())?;
+    let mut judgement = Judgement {
+        inconclusive: report.inconclusive.clone(),
+        produced: produced.iter().sum(),
+        visible: report.statistics.rows.values().sum(),
+        objects: report.statistics.listed,
+        ..Judgement::default()
+    };
+    if report.verdict() == Verdict::Findings {
+        judgement.findings = report.text().lines().map(str::to_owned).collect();
+    }
+    audit(plan, &mut judgement).await.map_err(|error| error.to_string())?;
+    let root = plan.root().map_err(|why| why.to_string())?;
+    let store = plan.bucket().map_err(|why| why.to_string())?;
+    match pending_uploads(&store, &root).await {
+        Ok(pending) => judgement.pending_uploads = (pending.ours.len() + pending.others) as u64,
+        Err(outcome) => judgement.inconclusive.push(format!("open uploads: {outcome:?}")),
+    }
+    Ok(judgement)
+}
+
+/// Every upload of a checkpoint that counts has its receipt.
+async fn audit(plan: &Plan, judgement: &mut Judgement) -> Result<(), StageError> {
+    let ledger = plan.ledger()?;
+    for checkpoint in 1..ledger.numbers().await?.next() {
+        match ledger.marker(checkpoint).await?.map(|marker| marker.verdict) {
+            Some(Marked::Completed { .. }) => judgement.completed += 1,
+            Some(Marked::Abandoned) => judgement.abandoned += 1,
+            None => {}
+        }
+        let Some(completed) = ledger.completed(checkpoint).await? else { continue };
+        for handle in &completed.snapshot.handles {
+            let receipt = ledger.receipt(handle).await?;
+            if receipt.is_none_or(|receipt| receipt.commit_token != handle.commit_token) {
+                judgement
+                    .findings
+                    .push(format!("no receipt of {}, which checkpoint {checkpoint} has", handle.name()));
+            }
+        }
+    }
+    judgement.receipts = ledger.receipts().await? as u64;
+    Ok(())
+}

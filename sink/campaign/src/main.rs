@@ -1,0 +1,264 @@
+//! `assay-campaign`: real processes, real kills, an independent judge. Exit code 0 pass, 1 fail, 2 usage or a build
+//! without points, 3 inconclusive, 4 our own fault; of a role also 5 integrity, 6 fenced, 7 store away.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sinks::stage::StageError;
+use sinks::stage::mutant::Mutant;
+
+mod campaign;
+mod chaos;
+mod clock;
+mod coordinator;
+mod generator;
+mod judge;
+mod log;
+mod plan;
+mod relay;
+mod report;
+mod rig;
+mod wire;
+mod worker;
+
+use campaign::Extent;
+use plan::{BUCKET, KEYS, Plan};
+
+const USAGE: u8 = 2;
+const OWN_FAULT: u8 = 4;
+
+/// Proves staged commits with real processes, real kills and an independent judge.
+#[derive(Parser)]
+#[command(name = "assay-campaign", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Every mandatory fault once
+    Gate(Run),
+    /// Every mandatory fault once, then faults by chance
+    Soak {
+        #[command(flatten)]
+        run: Run,
+        /// For how many minutes after the mandatory ones
+        #[arg(long, default_value_t = 120)]
+        minutes: u64,
+    },
+    /// The short gate once with each mistake that can be made on purpose: each must fail
+    Mutants(Run),
+    /// One of a campaign's processes
+    #[command(hide = true)]
+    Role(RoleOf),
+}
+
+#[derive(Clone, Args)]
+struct Run {
+    /// Which sink
+    #[arg(long, default_value = "staged")]
+    sink: Sink,
+    /// How much of the mandatory faults
+    #[arg(long, default_value = "full")]
+    profile: Profile,
+    /// From which events and chance follow
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// An empty directory for the evidence
+    #[arg(long)]
+    evidence: PathBuf,
+    /// Events a second
+    #[arg(long, default_value_t = 1_000)]
+    rate: u64,
+    /// From one checkpoint to the next, in milliseconds
+    #[arg(long, default_value_t = 1_000)]
+    checkpoint_ms: u64,
+    /// A mistake to make on purpose: the campaign must fail
+    #[arg(long)]
+    mutant: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Sink {
+    Staged,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Profile {
+    Short,
+    Full,
+}
+
+#[derive(Args)]
+struct RoleOf {
+    role: Process,
+    #[arg(long)]
+    plan: PathBuf,
+    #[arg(long, default_value_t = 0)]
+    index: u32,
+    #[arg(long, default_value = "")]
+    coordinator: String,
+    #[arg(long, value_delimiter = ',')]
+    produced: Vec<u64>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Process {
+    Store,
+    Log,
+    Generator,
+    Coordinator,
+    Worker,
+    Oracle,
+    Judge,
+}
+
+/// What a script sees, and one line for the person at the terminal.
+struct Failure(u8, String);
+
+impl From<StageError> for Failure {
+    fn from(error: StageError) -> Self {
+        Self(error.exit_code(), error.to_string())
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(why) => return end(Err(Failure(OWN_FAULT, format!("no runtime: {why}")))),
+    };
+    end(runtime.block_on(async {
+        match cli.command {
+            Command::Gate(run) => drive(run, 0).await,
+            Command::Soak { run, minutes } => drive(run, minutes).await,
+            Command::Mutants(run) => mutants(run).await,
+            Command::Role(role) => {
+                tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+                play(role).await
+            }
+        }
+    }))
+}
+
+fn end(result: Result<u8, Failure>) -> ExitCode {
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure(code, why)) => {
+            eprintln!("assay-campaign: {why}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// A port of loopback that nobody listens on.
+fn free_port() -> std::io::Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}
+
+async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
+    let usage = |why: String| Failure(USAGE, why);
+    let Sink::Staged = run.sink;
+    if !sinks::point::ARMABLE {
+        return Err(usage(
+            "this build has no protocol points, so that no fault would fire; build with --features protocol-points"
+                .to_owned(),
+        ));
+    }
+    let directory = empty(&run.evidence).map_err(usage)?;
+    let port = || free_port().map_err(|why| Failure(OWN_FAULT, why.to_string()));
+    let plan = Plan {
+        seed: run.seed,
+        partitions: 4,
+        keys: 50_000,
+        workers: 3,
+        rate: run.rate,
+        checkpoint_ms: run.checkpoint_ms,
+        patience_ms: 3_000,
+        store: port()?,
+        log: port()?,
+        coordinator: port()?,
+        directory,
+        mutant: run.mutant,
+    };
+    plan.chosen().map_err(usage)?;
+    let extent = Extent { short: run.profile == Profile::Short, minutes };
+    let outcome = campaign::run(plan, extent).await.map_err(|why| Failure(OWN_FAULT, why))?;
+    for reason in &outcome.reasons {
+        eprintln!("  {reason}");
+    }
+    let (line, code) = report::end(&outcome);
+    println!("{line}");
+    println!("evidence: {}", outcome.plan.directory.display());
+    Ok(code)
+}
+
+/// One short gate for each mistake that a gate can find; of the other one a test of the sink tells.
+async fn mutants(run: Run) -> Result<u8, Failure> {
+    let mut unfound = Vec::new();
+    for mutant in Mutant::ALL.into_iter().filter(|mutant| *mutant != Mutant::AnyObjectAccepted) {
+        let evidence = run.evidence.join(mutant.name());
+        let name = Some(mutant.name().to_owned());
+        let one = Run { profile: Profile::Short, evidence, mutant: name, ..run.clone() };
+        println!("{}:", mutant.name());
+        if drive(one, 0).await? != 1 {
+            unfound.push(mutant.name());
+        }
+    }
+    if unfound.is_empty() {
+        println!("every mistake was found");
+        return Ok(0);
+    }
+    println!("not found: {}", unfound.join(" "));
+    Ok(1)
+}
+
+/// The directory, made, absolute, and empty: evidence of another run is none of this one.
+fn empty(directory: &Path) -> Result<PathBuf, String> {
+    let failed = |why: std::io::Error| format!("{}: {why}", directory.display());
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    if std::fs::read_dir(directory).map_err(failed)?.next().is_some() {
+        return Err(format!("{} is not empty; name a new directory for the evidence", directory.display()));
+    }
+    directory.canonicalize().map_err(failed)
+}
+
+async fn play(role: RoleOf) -> Result<u8, Failure> {
+    let plan = Plan::read(&role.plan).map_err(|why| Failure(USAGE, why))?;
+    let own = |why: String| Failure(OWN_FAULT, why);
+    match role.role {
+        Process::Store => store(&plan).await.map(|()| 0).map_err(own),
+        Process::Log => log::run(&plan).await.map(|()| 0).map_err(own),
+        Process::Generator => {
+            generator::run(&plan).await;
+            Ok(0)
+        }
+        Process::Coordinator => Ok(coordinator::run(&plan).await.map(|()| 0)?),
+        Process::Worker => Ok(worker::run(&plan, role.index, &role.coordinator).await.map(|()| 0)?),
+        Process::Oracle => judge::observe(&plan).await.map(|clean| u8::from(!clean)).map_err(own),
+        Process::Judge => {
+            let judgement = judge::judge(&plan, &role.produced).await.map_err(own)?;
+            println!("{}", serde_json::to_string(&judgement).map_err(|why| own(why.to_string()))?);
+            Ok(u8::from(!judgement.findings.is_empty()))
+        }
+    }
+}
+
+/// Our server on disk, until the process is killed.
+async fn store(plan: &Plan) -> Result<(), String> {
+    let address = plan.store.parse().map_err(|why| format!("{}: {why}", plan.store))?;
+    let server = assay_server::Server::builder()
+        .listen(address)
+        .data(plan.directory.join("store"))
+        .credentials(KEYS.0, KEYS.1)
+        .bucket(BUCKET)
+        .start()
+        .await
+        .map_err(|why| why.to_string())?;
+    tracing::info!(endpoint = server.endpoint(), "store serves");
+    std::future::pending::<()>().await;
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What a campaign's processes agree upon: written once by the driver, read by each process at its start.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sinks::model::key::KeyError;
+use sinks::model::stage::JobRoot;
+use sinks::stage::mutant::{Chosen, Mutant};
+use sinks::stage::{Ledger, LocalDirectory, StageError};
+use sinks::store::{Access, S3Settings, S3Store, SettingsError};
+
+use assay_oracle::events::Workload;
+
+/// The bucket of every campaign.
+pub const BUCKET: &str = "campaign";
+/// Access key and secret of the store that a campaign starts.
+pub const KEYS: (&str, &str) = ("campaign", "campaign-secret");
+/// The region that requests are signed for.
+pub const REGION: &str = "us-east-1";
+
+/// A campaign.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// From which the events and the order of chance follow.
+    pub seed: u64,
+    /// Partitions of the log; each is a subtask of the job.
+    pub partitions: u32,
+    /// Distinct keys.
+    pub keys: u32,
+    /// Worker processes.
+    pub workers: u32,
+    /// Events a second, of all partitions.
+    pub rate: u64,
+    /// From one checkpoint's end to the next one's begin, in milliseconds.
+    pub checkpoint_ms: u64,
+    /// How long a worker asks the store one question, in milliseconds.
+    pub patience_ms: u64,
+    /// `host:port` of the store.
+    pub store: String,
+    /// `host:port` of the log.
+    pub log: String,
+    /// `host:port` of the coordinator.
+    pub coordinator: String,
+    /// Where the processes keep their things.
+    pub directory: PathBuf,
+    /// The mistake that is made on purpose.
+    pub mutant: Option<String>,
+}
+
+impl Plan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+        serde_json::from_slice(&text).map_err(|why| format!("{}: {why}", path.display()))
+    }
+
+    /// Its events.
+    #[must_use]
+    pub const fn workload(&self) -> Workload {
+        Workload { seed: self.seed, partitions: self.partitions, keys: self.keys }
+    }
+
+    /// The subtasks of a worker.
+    #[must_use]
+    pub fn subtasks(&self, worker: u32) -> Vec<u32> {
+        (0..self.partitions).filter(|subtask| subtask % self.workers == worker).collect()
+    }
+
+    /// The job's keys.
+    ///
+    /// # Errors
+    /// None of a plan that the driver wrote.
+    pub fn root(&self) -> Result<JobRoot, KeyError> {
+        JobRoot::new("out", "campaign", "jsonl")
+    }
+
+    /// The checkpoint directory, outside the store.
+    ///
+    /// # Errors
+    /// Of the directory.
+    pub fn ledger(&self) -> Result<Ledger, StageError> {
+        let directory = LocalDirectory::open(&self.directory.join("checkpoints"))?;
+        Ok(Ledger::new(std::sync::Arc::new(directory), "campaign"))
+    }
+
+    /// The bucket, as the sink sees it.
+    ///
+    /// # Errors
+    /// None of a plan that the driver wrote.
+    pub fn bucket(&self) -> Result<S3Store, SettingsError> {
+        let settings = S3Settings::new(Some(format!("http://{}", self.store)), REGION, BUCKET);
+        let settings = S3Settings { request_timeout_ms: 2_000, connect_timeout_ms: 1_000, ..settings };
+        S3Store::new(&settings, &Access::keys(KEYS.0, KEYS.1, None))
+    }
+
+    /// The bucket, as the oracle sees it.
+    #[must_use]
+    pub fn judged(&self) -> assay_oracle::bucket::Access {
+        assay_oracle::bucket::Access {
+            endpoint: Some(format!("http://{}", self.store)),
+            region: REGION.to_owned(),
+            bucket: BUCKET.to_owned(),
+            path_style: true,
+            access_key: KEYS.0.to_owned(),
+            secret_key: KEYS.1.to_owned(),
+            session_token: None,
+        }
+    }
+
+    /// The mistake that was chosen.
+    ///
+    /// # Errors
+    /// One that is unknown, or a build that can make none.
+    pub fn chosen(&self) -> Result<Chosen, String> {
+        let Some(name) = &self.mutant else { return Ok(Chosen::default()) };
+        let mutant = Mutant::named(name).ok_or_else(|| {
+            let known: Vec<_> = Mutant::ALL.map(Mutant::name).into();
+            format!("mutant {name:?} is unknown; known: {}", known.join(" "))
+        })?;
+        #[cfg(feature = "mutants")]
+        return Ok(Chosen::one(mutant));
+        #[cfg(not(feature = "mutants"))]
+        Err(format!("mutant {}: build with --features mutants", mutant.name()))
+    }
+}

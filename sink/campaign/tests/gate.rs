@@ -1,0 +1,76 @@
+//! The gate in its short form, with real processes; a mistake that it must find; and what it refuses.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn campaign(arguments: &[&str], evidence: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_assay-campaign"));
+    command.args(arguments).arg("--evidence").arg(evidence).output().expect("the binary starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[cfg(not(feature = "protocol-points"))]
+#[test]
+fn a_build_without_points_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = campaign(&["gate"], &dir.path().join("evidence"));
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("--features protocol-points"), "{}", said(&output));
+}
+
+#[cfg(feature = "protocol-points")]
+#[test]
+fn the_short_gate_passes_and_leaves_its_evidence() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let evidence = dir.path().join("evidence");
+    let output = campaign(&["gate", "--profile", "short", "--rate", "400"], &evidence);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("PASS: 9 of 9 faults fired and healed"), "{}", said(&output));
+    let report = std::fs::read_to_string(evidence.join("report.md")).expect("a report");
+    assert!(report.starts_with("# Staged commits under faults: PASS\n"), "{report}");
+    assert!(report.contains("Workers were the same processes in 3 of 3 checks."), "{report}");
+    for file in ["verdict.json", "faults.jsonl", "oracle.jsonl", "coordinator.log", "worker-2.log"] {
+        assert!(evidence.join(file).exists(), "{file}");
+    }
+    let again = campaign(&["gate"], &evidence);
+    assert_eq!(again.status.code(), Some(2), "{}", said(&again));
+    assert!(said(&again).contains("is not empty"), "{}", said(&again));
+}
+
+#[cfg(all(feature = "protocol-points", feature = "mutants"))]
+#[test]
+fn a_snapshot_of_before_the_barrier_fails_the_gate() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mutant = ["gate", "--profile", "short", "--mutant", "snapshot-before-barrier", "--rate", "400"];
+    let output = campaign(&mutant, &dir.path().join("evidence"));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("dead job: worker-"), "{}", said(&output));
+    let unknown = campaign(&["gate", "--mutant", "none"], &dir.path().join("other"));
+    assert_eq!(unknown.status.code(), Some(2), "{}", said(&unknown));
+    assert!(said(&unknown).contains("known: commit-before-marker"), "{}", said(&unknown));
+}
+
+/// Each point that only the campaign can reach is reached once in its code.
+#[test]
+fn every_point_of_the_coordinator_is_reached_by_the_code() {
+    let code = include_str!("../src/coordinator.rs");
+    let ours: Vec<_> =
+        sinks::point::Point::ALL.into_iter().filter(|point| point.package() == "assay-campaign").collect();
+    assert_eq!(ours.len(), 3);
+    for point in ours {
+        assert_eq!(code.matches(&format!("point::reach(Point::{point:?})")).count(), 1, "{point:?}");
+    }
+}
+
+/// Nothing of it is on by default.
+#[test]
+fn a_plain_build_has_no_points_and_no_mutants() {
+    let manifest = include_str!("../Cargo.toml");
+    let (_, features) = manifest.split_once("[features]").expect("features");
+    let features = features.split("\n[").next().unwrap_or_default();
+    assert!(features.contains("protocol-points = ") && features.contains("mutants = "));
+    assert!(!features.contains("default"), "{features}");
+}
