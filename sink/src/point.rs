@@ -26,6 +26,12 @@ pub enum Point {
     RollupAfterInventory,
     /// The rollup is written and read back, HEAD is not swapped.
     RollupAfterRollup,
+    /// A mark is written, and nothing of it deleted.
+    GcAfterMark,
+    /// The floor is published, and no entry below it deleted.
+    GcAfterFloor,
+    /// Some entries below the floor are deleted.
+    GcMidDelete,
     /// A compaction's output is written and read back, its record is not written.
     CompAfterOutput,
     /// A compaction's record is written and read back, HEAD is not swapped.
@@ -62,7 +68,7 @@ pub enum Point {
 
 impl Point {
     /// Every point.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::PubAfterData,
         Self::PubAfterEntry,
         Self::PubBeforeCas,
@@ -72,6 +78,9 @@ impl Point {
         Self::AcqAfterCas,
         Self::RollupAfterInventory,
         Self::RollupAfterRollup,
+        Self::GcAfterMark,
+        Self::GcAfterFloor,
+        Self::GcMidDelete,
         Self::CompAfterOutput,
         Self::CompAfterRecord,
         Self::SinkBeforePrepare,
@@ -103,6 +112,9 @@ impl Point {
             Self::AcqAfterCas => "acq.after_cas",
             Self::RollupAfterInventory => "rollup.after_inventory",
             Self::RollupAfterRollup => "rollup.after_rollup",
+            Self::GcAfterMark => "gc.after_mark",
+            Self::GcAfterFloor => "gc.after_floor",
+            Self::GcMidDelete => "gc.mid_delete",
             Self::CompAfterOutput => "comp.after_output",
             Self::CompAfterRecord => "comp.after_record",
             Self::SinkBeforePrepare => "sink.before_prepare",
@@ -183,6 +195,8 @@ mod tests {
         let run = [
             include_str!("run/publish.rs"),
             include_str!("run/acquire.rs"),
+            include_str!("run/gc/expire.rs"),
+            include_str!("run/gc/mark.rs"),
             include_str!("run/rollup.rs"),
             include_str!("run/compact.rs"),
             include_str!("run/orphans.rs"),

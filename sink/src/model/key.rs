@@ -231,6 +231,7 @@ impl PipelineRoot {
         match segments[..] {
             ["_manifest", "HEAD"] => Some(ObjectName::Head),
             ["_manifest", "entries", name] => entry_name(name),
+            ["_manifest", "marks", name] => mark_name(name),
             ["_manifest", ..] => None,
             [table, "compacted", file] => {
                 let (content, extension) = content_name(file)?;
@@ -271,6 +272,17 @@ pub enum ObjectName<'a> {
         /// SHA-256 of its frame.
         content: Digest,
     },
+    /// A mark of entries.
+    Mark {
+        /// The generation of rollup under which it was written.
+        generation: u64,
+        /// The first entry.
+        from: u64,
+        /// The last entry.
+        to: u64,
+        /// SHA-256 of its frame.
+        content: Digest,
+    },
     /// One table's data of one batch.
     Data {
         /// The table's segment.
@@ -305,17 +317,26 @@ fn content_name(file: &str) -> Option<(Digest, &str)> {
     Some((content.parse().ok()?, extension)).filter(|_| !extension.is_empty())
 }
 
+/// A decimal number of at least `width` digits, with zeros in front only up to there.
+fn digits(text: &str, width: usize) -> Option<u64> {
+    let decimal = text.bytes().all(|byte| byte.is_ascii_digit());
+    let one_spelling = text.len() == width || text.len() > width && !text.starts_with('0');
+    if decimal && one_spelling { text.parse().ok() } else { None }
+}
+
 fn entry_name(name: &str) -> Option<ObjectName<'static>> {
     let mut parts = name.strip_suffix(".entry")?.split('-');
-    let digits = |text: &str, width: usize| {
-        let decimal = text.len() == width && text.bytes().all(|byte| byte.is_ascii_digit());
-        decimal.then(|| text.parse().ok()).flatten()
-    };
-    let seq = digits(parts.next()?, 20)?;
-    let epoch = parts.next().filter(|text| text.len() >= 10)?;
-    let epoch = digits(epoch, epoch.len())?;
+    let (seq, epoch) = (digits(parts.next()?, 20)?, digits(parts.next()?, 10)?);
     let content = parts.next()?.parse().ok()?;
     parts.next().is_none().then_some(ObjectName::Entry { seq, epoch, content })
+}
+
+fn mark_name(name: &str) -> Option<ObjectName<'static>> {
+    let mut parts = name.strip_suffix(".mark")?.split('-');
+    let generation = digits(parts.next()?, 10)?;
+    let (from, to) = (digits(parts.next()?, 20)?, digits(parts.next()?, 20)?);
+    let content = parts.next()?.parse().ok()?;
+    parts.next().is_none().then_some(ObjectName::Mark { generation, from, to, content })
 }
 
 pub(super) fn check(segment: &str, of: &'static str) -> Result<(), KeyError> {
@@ -432,6 +453,10 @@ mod tests {
         ] {
             assert_eq!(root.parse(other), None, "{other}");
         }
+        let mark = root.mark(3, 1, 256, content);
+        let named = ObjectName::Mark { generation: 3, from: 1, to: 256, content };
+        assert_eq!(root.parse(&mark), Some(named));
+        assert_eq!(root.parse(&mark.replace("/marks/0", "/marks/")), None);
         let compacted = format!("{root}/shop.orders/compacted/{content}.parquet");
         let named = ObjectName::Compacted { table: "shop.orders", content, extension: "parquet" };
         assert_eq!(root.parse(&compacted), Some(named));

@@ -5,6 +5,7 @@ pub mod change;
 pub mod commit;
 pub mod compact;
 pub mod fold;
+pub mod gc;
 pub mod originals;
 pub mod orphans;
 pub mod ownership;

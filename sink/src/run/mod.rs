@@ -3,6 +3,7 @@
 pub mod acquire;
 pub mod compact;
 pub mod create;
+pub mod gc;
 pub mod in_flight;
 pub mod lease;
 pub mod listing;

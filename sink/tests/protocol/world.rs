@@ -11,9 +11,11 @@ use sinks::env::{Clock, Env, Ids};
 use sinks::error::SinkError;
 use sinks::format::row_seq_digest;
 use sinks::local::{Checkpoints, MemoryCheckpoints};
+use sinks::model::frame::{self, Kind};
 use sinks::model::head::{Descent, Head};
 use sinks::model::ids::Digest;
-use sinks::model::key::PipelineRoot;
+use sinks::model::key::{ObjectName, PipelineRoot};
+use sinks::model::mark::Mark;
 use sinks::model::position::{Lineage, Position, PositionType};
 use sinks::plan::reconcile::Step;
 use sinks::run::patience::Patience;
@@ -154,6 +156,9 @@ impl World {
                 assert_eq!((next.descent(&head), next.rev), (Descent::Descendant, head.rev + 1));
                 assert_eq!(next.epoch - head.epoch, u64::from(next.owner != head.owner));
                 assert!(next.seq >= head.seq && next.entry_floor >= head.entry_floor);
+                let generation = |head: &Head| head.rollup.as_ref().map_or(0, |of| of.generation);
+                let compactions = |head: &Head| head.compaction.as_ref().map_or(0, |of| of.count);
+                assert!(generation(&next) >= generation(&head) && compactions(&next) >= compactions(&head));
                 assert_eq!(next.chain == head.chain, next.seq == head.seq);
             }
             (Outcome::Done(_), before) => {
@@ -164,7 +169,26 @@ impl World {
         answer
     }
 
-    /// A delete: of an orphan, if only these may be deleted, and under a lease that HEAD has.
+    /// An entry goes only below HEAD's floor, after a durable mark listed it; of the manifest nothing else.
+    async fn may_expire(&self, key: &str) {
+        let Outcome::Done(head) = self.store.get(&root().head()).await else { panic!("no HEAD") };
+        let head = Head::decode(&head.bytes).unwrap();
+        if let Some(ObjectName::Entry { seq, .. }) = root().parse(key) {
+            assert!(seq < head.entry_floor && seq < head.seq, "{key} is deleted above the floor");
+            let mut marked = false;
+            for mark in self.store.keys().into_iter().filter(|key| key.starts_with(&root().marks())) {
+                let Outcome::Done(mark) = self.store.get(&mark).await else { panic!("{mark} is gone") };
+                let (_, mark): (_, Mark) = frame::decode(Kind::Mark, &mark.bytes).unwrap();
+                marked |= mark.entries.iter().any(|entry| entry.key == key) && seq <= mark.horizon;
+            }
+            assert!(marked, "{key} is deleted without a mark");
+        } else {
+            assert!(!key.contains("/_manifest/"), "{key} is kept for ever");
+        }
+    }
+
+    /// A delete: of an orphan, if only these may be deleted, and under a lease that HEAD has; otherwise of what is
+    /// marked below the floor.
     pub async fn delete(&self, key: &str, only: Option<ETag>) -> Outcome<()> {
         let grace_ms = *self.orphans_only.lock();
         if let (Some(grace_ms), Outcome::Done(meta)) = (grace_ms, self.store.head(key).await) {
@@ -180,6 +204,9 @@ impl World {
             let kept = ["rollups", "inventory", "marks", "compactions", "HEAD"];
             let folder = key.strip_prefix(&root().manifest()).and_then(|rest| rest.split('/').next());
             assert!(folder.is_none_or(|folder| !kept.contains(&folder)), "{key} was deleted");
+        }
+        if grace_ms.is_none() {
+            self.may_expire(key).await;
         }
         self.deleted.lock().push(key.to_owned());
         self.store.delete(key, only).await
@@ -198,19 +225,31 @@ impl World {
         last: u64,
         checkpoints: Arc<dyn Checkpoints>,
     ) -> Lived {
+        let steps = Mutex::new(Vec::new());
+        let (calls, end) = self.live_doing(bends, checkpoints, async |env, checkpoints| {
+            session(self, env, checkpoints, pace, last, &steps).await
+        });
+        Lived { calls, steps: steps.into_inner(), end }
+    }
+
+    /// A process that does something else. Its calls, and how it ended, if the world did not stop.
+    pub fn live_doing<T>(
+        self: &Arc<Self>,
+        bends: &[(u64, Bend)],
+        checkpoints: Arc<dyn Checkpoints>,
+        session: impl AsyncFnOnce(Env, Arc<dyn Checkpoints>) -> T,
+    ) -> (u64, Option<T>) {
         let calls = Calls::new(self, bends);
         let env = self.env(Arc::new(BentStore(Arc::clone(&calls))));
         let checkpoints = Arc::new(BentCheckpoints { calls: Arc::clone(&calls), inner: checkpoints });
-        let steps = Mutex::new(Vec::new());
         let end = paused(async {
-            let session = session(self, env, checkpoints, pace, last, &steps);
             tokio::select! {
                 biased;
                 () = calls.stop.notified() => None,
-                end = session => Some(end),
+                end = session(env, checkpoints) => Some(end),
             }
         });
-        Lived { calls: calls.made.load(Ordering::Relaxed), steps: steps.into_inner(), end }
+        (calls.made.load(Ordering::Relaxed), end)
     }
 
     /// A process that waits for each acknowledgement in portions of `patience_ms`. How often it was told of
