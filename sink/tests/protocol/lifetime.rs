@@ -207,8 +207,7 @@ fn every_crash_while_collecting_converges() {
 #[test]
 fn one_bad_answer_while_collecting_costs_nothing() {
     let (calls, _) = lives(&rolled_up(), &[], BATCHES);
-    let trouble =
-        [Bend::AnswerLost, Bend::Late(2), Bend::Conflict, Bend::Status(503), Bend::Twice, Bend::NoTag];
+    let trouble = [Bend::AnswerLost, Bend::Late(2), Bend::Conflict, Bend::Twice];
     let mut ambiguous = 0;
     for (at, bend) in (0..calls).flat_map(|at| trouble.map(|bend| (at, bend))) {
         let (context, world) = (format!("{bend:?} at call {at}"), rolled_up());
