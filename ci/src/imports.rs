@@ -29,7 +29,11 @@ const LAYERS: [Allowed; 9] = [
         tests: &["assay-fixtures"],
     },
     Allowed { package: "assay-fixtures", normal: &[], tests: &[] },
-    Allowed { package: "assay-ci", normal: &["assay-server", "assay-checks", "assay-fixtures"], tests: &[] },
+    Allowed {
+        package: "assay-ci",
+        normal: &["assay-server", "assay-checks", "assay-fixtures", "sinks"],
+        tests: &[],
+    },
     Allowed { package: "assay-sdk", normal: &["assay-server"], tests: &[] },
 ];
 
