@@ -264,6 +264,13 @@ live! {
     a_fenced_writer_stays_fenced
     a_lost_update_is_an_alarm
     wm2_keys_fit_a_store_of_files_and_legacy_keys_do_not
+    expired_entries_come_from_inventories
+    both_rollups_and_the_tail_are_verified
+    a_missing_entry_above_the_floor_blocks_acquisition
+    a_corrupted_rollup_is_recoverable_by_an_operator_only
+    a_rollup_that_is_not_published_is_an_orphan
+    a_quiet_stream_rolls_up_once
+    recovery_reads_inventories_and_the_tail
     readers_see_the_same_rows_after_compaction
     an_output_that_changed_gets_no_record
     a_compaction_that_dies_leaves_its_inputs
@@ -272,6 +279,14 @@ live! {
     a_compaction_across_a_takeover_publishes_nothing
     rows_in_another_order_are_never_taken_for_the_same
     originals_go_only_for_what_replaced_them
+    nothing_is_marked_before_the_window_on_both_clocks
+    marks_end_at_the_horizon
+    the_floor_is_published_before_the_first_delete
+    an_expiry_that_dies_is_finished_by_the_next
+    a_takeover_between_deletes_stops_them
+    deletes_of_a_zombie_change_nothing_that_is_needed
+    clocks_too_far_apart_stop_marking_and_expiring
+    older_rollups_inventories_and_marks_stay
 }
 
 /// Show it with `--nocapture`: the log line of each of twenty-four folds, and of the scan after it.

@@ -6,6 +6,7 @@
 
 mod compaction;
 mod data;
+mod expiry;
 mod fencing;
 mod folds;
 mod ground;
@@ -14,6 +15,7 @@ mod probe;
 mod process;
 mod publish;
 mod rig;
+mod rollups;
 mod tampered;
 mod wire;
 pub mod writer;
@@ -109,7 +111,9 @@ pub fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         .chain(tampered::SCENARIOS)
         .chain(fencing::SCENARIOS)
         .chain(keys::SCENARIOS)
+        .chain(rollups::SCENARIOS)
         .chain(compaction::SCENARIOS)
+        .chain(expiry::SCENARIOS)
 }
 
 impl Scenario {

@@ -153,6 +153,13 @@ impl Rig {
         Ok(Outage { rig: self })
     }
 
+    /// Puts the server's clock so many milliseconds before ours, or behind it if they are below 0.
+    pub(super) async fn clock_off(&self, offset_ms: i64) -> Result<ClockOff<'_>, Failure> {
+        let body = serde_json::json!({ "offset-ms": offset_ms }).to_string();
+        self.control(Method::PUT, "clock", &body).await?;
+        Ok(ClockOff { rig: self })
+    }
+
     /// Number of the last request that the journal has.
     pub(super) async fn last_request(&self) -> Result<u64, Failure> {
         let document = self.control(Method::GET, "requests?limit=1", "").await?;
@@ -280,9 +287,23 @@ impl Outage<'_> {
     }
 }
 
+/// A clock that is off until it is put right.
+#[must_use = "a clock is off until it is put right"]
+pub(super) struct ClockOff<'a> {
+    rig: &'a Rig,
+}
+
+impl ClockOff<'_> {
+    /// The server's clock is right again.
+    pub(super) async fn right(self) -> Result<(), Failure> {
+        self.rig.control(Method::PUT, "clock", r#"{"offset-ms":0}"#).await.map(drop)
+    }
+}
+
 impl Rig {
     /// Lifts whatever a scenario that failed has left.
     pub(super) async fn heal(&self) -> Result<(), Failure> {
+        self.control(Method::PUT, "clock", r#"{"offset-ms":0}"#).await?;
         self.control(Method::DELETE, "outage", "").await?;
         self.control(Method::DELETE, "faults", "").await.map(drop)
     }
