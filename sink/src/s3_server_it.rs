@@ -287,6 +287,18 @@ live! {
     deletes_of_a_zombie_change_nothing_that_is_needed
     clocks_too_far_apart_stop_marking_and_expiring
     older_rollups_inventories_and_marks_stay
+    orphans_are_deleted_once_they_are_old
+    what_is_committed_after_the_listing_is_kept
+    an_adopted_orphan_is_never_deleted
+    a_frozen_reconciler_wakes_up_without_its_lease
+    a_delete_on_its_way_is_waited_out
+    a_listing_in_doubt_stops_reconciliation
+    a_closure_that_can_not_be_read_stops_reconciliation
+    long_keys_with_escapes_are_compared_as_they_are
+    what_is_not_known_below_the_manifest_is_kept
+    other_prefixes_and_legacy_files_are_not_touched
+    an_implausible_plan_needs_a_person
+    multipart_uploads_are_left_alone
 }
 
 /// Show it with `--nocapture`: the log line of each of twenty-four folds, and of the scan after it.

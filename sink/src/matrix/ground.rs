@@ -88,6 +88,7 @@ impl Ground {
             checkpoint: self.directory.join(name),
             seed: self.rig.seed ^ salt,
             upto,
+            sweep: None,
         }
     }
 

@@ -11,6 +11,7 @@ mod fencing;
 mod folds;
 mod ground;
 mod keys;
+mod orphans;
 mod probe;
 mod process;
 mod publish;
@@ -114,6 +115,7 @@ pub fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         .chain(rollups::SCENARIOS)
         .chain(compaction::SCENARIOS)
         .chain(expiry::SCENARIOS)
+        .chain(orphans::SCENARIOS)
 }
 
 impl Scenario {

@@ -18,7 +18,10 @@ use super::{Checked, Failure};
 use crate::env::{Clock, Env, Ids};
 use crate::error::SinkError;
 use crate::model::key::PipelineRoot;
+use crate::plan::orphans::{Brake, LeaseTimes, Policy};
+use crate::run::orphans;
 use crate::sink::{Settings, Sink};
+use crate::stop::Stopped;
 use crate::store::{Access, Addressing, S3Settings, S3Store};
 
 /// What each line of a writer begins with; whoever starts it may print lines of its own.
@@ -39,6 +42,30 @@ pub(super) struct Order {
     pub(super) checkpoint: PathBuf,
     pub(super) seed: u64,
     pub(super) upto: u64,
+    /// Whether it reconciles once everything is published, and how.
+    pub(super) sweep: Option<Sweep>,
+}
+
+/// How a writer reconciles.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Sweep {
+    pub(super) grace_period_ms: u64,
+    /// Milliseconds of the lease: all, of a request, of the margin.
+    pub(super) lease_ms: [u64; 3],
+}
+
+impl Sweep {
+    fn policy(&self) -> Policy {
+        let [ttl_ms, request_ms, margin_ms] = self.lease_ms;
+        Policy {
+            grace_period_ms: self.grace_period_ms,
+            max_clock_skew_ms: 30_000,
+            brake: Brake::default(),
+            conditional_deletes: false,
+            require_stamp: false,
+            lease: LeaseTimes { ttl_ms, request_ms, margin_ms },
+        }
+    }
 }
 
 /// Carries out the order in `text` (the standard input of a process that a [`super::WriterCommand`] starts),
@@ -58,7 +85,11 @@ pub async fn run(text: &str, clock: Arc<dyn Clock>) -> u8 {
         .with_writer(std::io::stderr)
         .finish();
     match write(order, clock).with_subscriber(log).await {
-        Ok(()) => 0,
+        Ok(None) => 0,
+        Ok(Some(stopped)) => {
+            eprintln!("{stopped}");
+            stopped.reason.exit_code()
+        }
         Err(error) => {
             eprintln!("{error}");
             error.exit_code()
@@ -66,7 +97,8 @@ pub async fn run(text: &str, clock: Arc<dyn Clock>) -> u8 {
     }
 }
 
-async fn write(order: Order, clock: Arc<dyn Clock>) -> Result<(), SinkError> {
+/// Why the actor stopped, if it was to act and did.
+async fn write(order: Order, clock: Arc<dyn Clock>) -> Result<Option<Stopped>, SinkError> {
     let internal = |error: &dyn std::fmt::Display| SinkError::Internal(error.to_string());
     let settings = S3Settings {
         addressing: Addressing::Path,
@@ -95,7 +127,13 @@ async fn write(order: Order, clock: Arc<dyn Clock>) -> Result<(), SinkError> {
         }
         say(&format!("acked {n}"));
     }
-    sink.close().await
+    if let Some(sweep) = order.sweep {
+        say("sweeping");
+        if let Err(stopped) = orphans::run(&sink.keeper(), &sweep.policy()).await {
+            return Ok(Some(stopped));
+        }
+    }
+    sink.close().await.map(|()| None)
 }
 
 fn say(line: &str) {

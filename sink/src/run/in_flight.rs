@@ -36,7 +36,11 @@ impl InFlight {
     /// Holds keys that are about to be written, after whatever deletes them is over.
     pub async fn hold(&self, keys: Vec<String>) -> Held {
         let mut held = Held { set: self.clone(), keys: Vec::new(), pinned: false };
-        for key in keys {
+        // Those that are free first: what waits for one key protects all others meanwhile.
+        let (free, busy): (Vec<_>, Vec<_>) =
+            keys.into_iter().partition(|key| matches!(self.write(key), Use::Writing(_)));
+        held.keys = free;
+        for key in busy {
             self.hold_one(&key).await;
             held.keys.push(key);
         }
