@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::chaos::{Applied, Chaos, Fault};
 use crate::judge::{Judgement, Sample};
-use crate::plan::Plan;
+use crate::plan::{Plan, Sink};
 use crate::report;
 use crate::rig::{Dead, Rig, Role};
 use crate::wire::LogClient;
@@ -49,6 +49,8 @@ pub struct Outcome {
     pub plan: Plan,
     /// SHA-256 of the binary of every process.
     pub binary: Digest,
+    /// What git calls the sources, where the campaign was started among them.
+    pub revision: String,
     /// Seconds from the first process to the verdict.
     pub seconds: u64,
     /// The faults.
@@ -87,7 +89,8 @@ pub async fn run(plan: Plan, extent: Extent) -> Result<Outcome, String> {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let judgement = fresh(&chaos.rig, &mut reasons).await;
-    let (samples, failed_samples, found) = samples(&plan.directory);
+    let taken = samples(&plan.directory);
+    let found = found(&taken);
     if found > 0 {
         reasons.push(format!("the judge that read along has {found} findings"));
     }
@@ -102,11 +105,12 @@ pub async fn run(plan: Plan, extent: Extent) -> Result<Outcome, String> {
         reasons,
         plan,
         binary: Digest::of(&binary),
+        revision: revision(),
         seconds: started.elapsed().as_secs(),
         faults: chaos.applied.clone(),
         restarts: chaos.rig.restarts,
-        samples,
-        failed_samples,
+        samples: taken.len() as u64,
+        failed_samples: taken.iter().filter(|sample| sample.error.is_some()).count() as u64,
         judgement,
     };
     report::write(&outcome).map_err(|why| format!("the report: {why}"))?;
@@ -116,8 +120,10 @@ pub async fn run(plan: Plan, extent: Extent) -> Result<Outcome, String> {
 /// Start, gate, faults, drain. Whether nothing was found on the way.
 async fn drive(chaos: &mut Chaos, extent: Extent, reasons: &mut Vec<String>) -> Result<bool, Dead> {
     let died = |why: std::io::Error| Dead(why.to_string());
-    for role in [Role::Store, Role::Log, Role::Coordinator] {
-        chaos.rig.start(role, None).map_err(died)?;
+    chaos.rig.start(Role::Store, None).map_err(died)?;
+    chaos.rig.start(Role::Log, None).map_err(died)?;
+    if chaos.rig.plan.sink == Sink::Staged {
+        chaos.rig.start(Role::Coordinator, None).map_err(died)?;
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     for index in 0..chaos.rig.plan.workers {
@@ -127,19 +133,19 @@ async fn drive(chaos: &mut Chaos, extent: Extent, reasons: &mut Vec<String>) -> 
     chaos.rig.start(Role::Oracle, None).map_err(died)?;
     eprintln!("gate: input flows, checkpoints count, objects are committed");
     if chaos.progress(2).await?.is_none() {
-        reasons.push("no checkpoint counted before the first fault".to_owned());
+        reasons.push("nothing became visible before the first fault".to_owned());
         return Ok(true);
     }
-    let mandatory = Fault::mandatory(extent.short);
+    let mandatory = Fault::mandatory(chaos.rig.plan.sink, extent.short);
     for fault in &mandatory {
         chaos.apply(*fault).await?;
-        if found(&chaos.rig.plan.directory) > 0 {
+        if found(&samples(&chaos.rig.plan.directory)) > 0 {
             // No more faults: what is there is the evidence.
             break;
         }
     }
     let until = Instant::now() + Duration::from_secs(60 * extent.minutes);
-    while Instant::now() < until && found(&chaos.rig.plan.directory) == 0 {
+    while Instant::now() < until && found(&samples(&chaos.rig.plan.directory)) == 0 {
         let fault = chaos.any(&mandatory);
         chaos.apply(fault).await?;
     }
@@ -192,8 +198,13 @@ async fn drain(chaos: &mut Chaos, reasons: &mut Vec<String>) -> Result<bool, Dea
     Ok(end == Some(0))
 }
 
-/// Whether the latest checkpoint that counts has everything that the log has, and every receipt.
+/// Whether the latest checkpoint that counts has everything that the log has, and every receipt; of `durable_v2`,
+/// whether everything is visible.
 async fn settled(plan: &Plan) -> Result<bool, Dead> {
+    if plan.sink == Sink::DurableV2 {
+        let visible = samples(&plan.directory).last().map_or(0, |last| last.distinct);
+        return Ok(produced(plan).await.is_some_and(|produced| produced.iter().sum::<u64>() <= visible));
+    }
     let died = |why: sinks::stage::StageError| Dead(why.to_string());
     let ledger = plan.ledger().map_err(died)?;
     let Some(latest) = ledger.latest().await.map_err(died)? else { return Ok(false) };
@@ -212,7 +223,7 @@ async fn settled(plan: &Plan) -> Result<bool, Dead> {
 }
 
 /// One more than each partition's last event, as the log has it.
-async fn produced(plan: &Plan) -> Option<Vec<u64>> {
+pub async fn produced(plan: &Plan) -> Option<Vec<u64>> {
     let mut log = LogClient::new(&plan.log);
     let mut ends = Vec::new();
     for partition in 0..plan.partitions {
@@ -249,15 +260,21 @@ async fn fresh(rig: &Rig, reasons: &mut Vec<String>) -> Option<Judgement> {
     judgement
 }
 
-/// How many samples were taken, how many failed, and what they found.
-fn samples(directory: &Path) -> (u64, u64, u64) {
-    let path: PathBuf = directory.join("oracle.jsonl");
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let samples: Vec<Sample> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let failed = samples.iter().filter(|sample| sample.error.is_some()).count() as u64;
-    (samples.len() as u64, failed, samples.last().map_or(0, |last| last.findings))
+fn revision() -> String {
+    let described = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
+    let described = described.ok().filter(|output| output.status.success());
+    let text = described.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
 }
 
-fn found(directory: &Path) -> u64 {
-    samples(directory).2
+/// The samples of the judge that reads along.
+#[must_use]
+pub fn samples(directory: &Path) -> Vec<Sample> {
+    let path: PathBuf = directory.join("oracle.jsonl");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn found(samples: &[Sample]) -> u64 {
+    samples.last().map_or(0, |last| last.findings)
 }

@@ -7,7 +7,9 @@ use serde::Serialize;
 use sinks::point::Point;
 use tokio::time::Instant;
 
+use crate::campaign::{produced, samples};
 use crate::clock;
+use crate::plan::Sink;
 use crate::relay::Link;
 use crate::rig::{Dead, Rig, Role};
 
@@ -69,7 +71,7 @@ impl Fault {
             }
             Self::At(_) => "exit at the armed point, code 86 and a record",
             Self::StoreHangs | Self::Zombie => "SIGSTOP, SIGCONT",
-            Self::StoreAwayInRecovery => "exit at sink.before_commit, then kill -9 of the store",
+            Self::StoreAwayInRecovery => "exit before the commit, then kill -9 of the store",
             Self::Partition => "a relay that forwards nothing",
             Self::Delay => "a relay that forwards 300 ms later",
         }
@@ -77,7 +79,10 @@ impl Fault {
 
     /// Every fault that a gate must show, in order. The short form leaves out points that others are close to.
     #[must_use]
-    pub fn mandatory(short: bool) -> Vec<Self> {
+    pub fn mandatory(sink: Sink, short: bool) -> Vec<Self> {
+        if sink == Sink::DurableV2 {
+            return Self::of_pipelines(short);
+        }
         let points = Point::ALL.into_iter().filter(|point| {
             let name = point.name();
             let close = [
@@ -100,6 +105,22 @@ impl Fault {
         }
         all
     }
+
+    /// The same where there is no coordinator.
+    fn of_pipelines(short: bool) -> Vec<Self> {
+        let close = [Point::PubAfterData, Point::PubBeforeCas, Point::PubBeforeAck, Point::AcqBeforeCas];
+        let points = Point::ALL.into_iter().filter(|point| {
+            let name = point.name();
+            (name.starts_with("pub.") || name.starts_with("acq.")) && !(short && close.contains(point))
+        });
+        let mut all = vec![Self::WorkerKill];
+        all.extend(points.map(Self::At));
+        all.push(Self::StoreAwayInRecovery);
+        if !short {
+            all.extend([Self::StoreRefuses, Self::StoreHangs, Self::LogRestart, Self::Zombie]);
+        }
+        all
+    }
 }
 
 /// What came of a fault, a line of `faults.jsonl`.
@@ -111,14 +132,15 @@ pub struct Applied {
     pub mechanism: &'static str,
     /// When it began, in milliseconds since 1970.
     pub at_ms: u64,
-    /// The latest checkpoint that counted before it.
-    pub checkpoint_before: u64,
+    /// The latest checkpoint that counted before it; of `durable_v2`, how many events were visible.
+    pub before: u64,
     /// Whether it was seen to happen.
     pub fired: bool,
-    /// Whether a checkpoint counted after it was healed.
+    /// Whether two checkpoints counted after it was healed; of `durable_v2`, whether everything became visible
+    /// that was produced until then.
     pub healed: bool,
-    /// The first one.
-    pub checkpoint_after: u64,
+    /// The second one, or how many events.
+    pub after: u64,
     /// Of the coordinator's faults: whether every worker is the process that it was.
     pub pids_stable: Option<bool>,
     /// What went wrong, if anything did.
@@ -155,17 +177,40 @@ impl Chaos {
         Self { rig, applied: Vec::new(), chance }
     }
 
-    /// The latest checkpoint that counts, 0 before the first.
+    /// That the job works again after a fault.
+    async fn recovered(&mut self) -> Result<Option<u64>, Dead> {
+        if self.rig.plan.sink == Sink::DurableV2 {
+            let until = Instant::now() + Duration::from_secs(RECOVERY_S);
+            while Instant::now() < until {
+                if let Some(produced) = produced(&self.rig.plan).await {
+                    return self.progress(produced.iter().sum::<u64>().saturating_sub(1)).await;
+                }
+                pause(100).await;
+            }
+            return Ok(None);
+        }
+        // What was in flight while it healed may count; the one after that shows that all of it works.
+        let first = self.latest().await?;
+        match self.progress(first).await? {
+            Some(next) => self.progress(next).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The latest checkpoint that counts, 0 before the first; of `durable_v2`, how many events are visible.
     ///
     /// # Errors
     /// Of the directory.
     pub async fn latest(&self) -> Result<u64, Dead> {
+        if self.rig.plan.sink == Sink::DurableV2 {
+            return Ok(samples(&self.rig.plan.directory).last().map_or(0, |last| last.distinct));
+        }
         let ledger = self.rig.plan.ledger().map_err(|why| Dead(why.to_string()))?;
         let latest = ledger.latest().await.map_err(|why| Dead(why.to_string()))?;
         Ok(latest.map_or(0, |latest| latest.marker.checkpoint_id))
     }
 
-    /// Waits until a checkpoint above `above` counts, with every process alive.
+    /// Waits until more than `above` counts, with every process alive: of what [`Self::latest`] says.
     ///
     /// # Errors
     /// [`Dead`].
@@ -199,34 +244,29 @@ impl Chaos {
             Ok(done) => (done, String::new()),
             Err(why) => (Fired::from(false), why.to_string()),
         };
-        // What was in flight while it healed may count; the one after that shows that all of it works.
-        let first = self.latest().await?;
-        let after = match self.progress(first).await? {
-            Some(next) => self.progress(next).await?,
-            None => None,
-        };
+        let after = self.recovered().await?;
         if after.is_none() {
-            note.push_str(" no checkpoint counted after it");
+            note.push_str(" nothing more became visible after it");
         }
         let applied = Applied {
             fault: fault.name(),
             mechanism: fault.mechanism(),
             at_ms,
-            checkpoint_before: before,
+            before,
             fired: done.fired,
             healed: after.is_some(),
-            checkpoint_after: after.unwrap_or(0),
+            after: after.unwrap_or(0),
             pids_stable: done.pids_stable,
             note,
         };
         eprintln!(
-            "{:>4}  {}: fired {}, healed {}, checkpoint {} to {}{}",
+            "{:>4}  {}: fired {}, healed {}, {} to {}{}",
             self.applied.len() + 1,
             applied.fault,
             applied.fired,
             applied.healed,
             before,
-            applied.checkpoint_after,
+            applied.after,
             if applied.note.is_empty() { String::new() } else { format!(" ({})", applied.note) },
         );
         self.applied.push(applied);
@@ -320,17 +360,21 @@ impl Chaos {
         Ok(fired)
     }
 
-    /// A worker dies with a marker durable and its upload not completed; then the store dies; then the worker
+    /// A worker dies with a marker durable and its upload not completed, or with its HEAD not swapped; then the store dies; then the worker
     /// starts, and can't finish what it must. Only then the store comes back.
     async fn away_in_recovery(&mut self, victim: Role) -> std::io::Result<bool> {
-        if !self.at(Point::SinkBeforeCommit, victim).await? {
+        let point = match self.rig.plan.sink {
+            Sink::Staged => Point::SinkBeforeCommit,
+            Sink::DurableV2 => Point::PubBeforeCas,
+        };
+        if !self.at(point, victim).await? {
             self.rig.start(victim, None)?;
             return Ok(false);
         }
         self.rig.kill(Role::Store)?;
         self.rig.start(victim, None)?;
         let status = self.rig.wait(victim, Duration::from_secs(RECOVERY_S)).await;
-        let needed = status.and_then(|status| status.code()) == Some(7);
+        let needed = matches!(status.and_then(|status| status.code()), Some(3 | 7));
         self.rig.start(Role::Store, None)?;
         if status.is_some() {
             self.rig.start(victim, None)?;

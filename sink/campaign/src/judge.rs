@@ -3,19 +3,17 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use assay_oracle::bucket::Bucket;
+use assay_oracle::bucket::{Bucket, ReadError};
+use assay_oracle::durable;
 use assay_oracle::report::{Report, Verdict};
-use assay_oracle::visible::{self, Ledger, Scope};
+use assay_oracle::visible::{self, Ledger};
 use serde::{Deserialize, Serialize};
 use sinks::model::stage::files::Verdict as Marked;
 use sinks::run::stage::pending_uploads;
 use sinks::stage::StageError;
 
 use crate::clock;
-use crate::plan::Plan;
-
-/// What every visible object's key begins with.
-const PREFIX: &str = "out/campaign/";
+use crate::plan::{Plan, Sink};
 
 /// So many samples that fail in a row are a judge that is stuck.
 const STUCK: u32 = 20;
@@ -49,7 +47,7 @@ pub async fn observe(plan: &Plan) -> Result<bool, String> {
     let failed = |why: std::io::Error| format!("{}: {why}", path.display());
     let mut lines = std::fs::File::create(&path).map_err(failed)?;
     let bucket = Bucket::impatient(&plan.judged());
-    let mut ledger = Ledger::new(plan.workload(), Scope::Prefix(PREFIX.to_owned()));
+    let mut ledger = Ledger::new(plan.workload(), plan.scope());
     let stop = plan.directory.join("stop-oracle");
     let mut in_a_row = 0;
     loop {
@@ -92,7 +90,7 @@ pub struct Judgement {
     pub visible: u64,
     /// Visible objects.
     pub objects: u64,
-    /// Checkpoints that count.
+    /// Checkpoints that count; of `durable_v2`, entries.
     pub completed: u64,
     /// Checkpoints that were abandoned.
     pub abandoned: u64,
@@ -108,8 +106,7 @@ pub struct Judgement {
 /// Where either can't be read.
 pub async fn judge(plan: &Plan, produced: &[u64]) -> Result<Judgement, String> {
     let bucket = Bucket::new(&plan.judged());
-    let scope = Scope::Prefix(PREFIX.to_owned());
-    let judged = visible::judge(&bucket, scope, plan.workload(), produced);
+    let judged = visible::judge(&bucket, plan.scope(), plan.workload(), produced);
     let report = judged.await.map_err(|error| error.to_string())?;
     let mut judgement = Judgement {
         inconclusive: report.inconclusive.clone(),
@@ -121,7 +118,10 @@ pub async fn judge(plan: &Plan, produced: &[u64]) -> Result<Judgement, String> {
     if report.verdict() == Verdict::Findings {
         judgement.findings = report.text().lines().map(str::to_owned).collect();
     }
-    audit(plan, &mut judgement).await.map_err(|error| error.to_string())?;
+    match plan.sink {
+        Sink::Staged => audit(plan, &mut judgement).await.map_err(|error| error.to_string())?,
+        Sink::DurableV2 => chains(plan, &bucket, &mut judgement).await.map_err(|error| error.to_string())?,
+    }
     let root = plan.root().map_err(|why| why.to_string())?;
     let store = plan.bucket().map_err(|why| why.to_string())?;
     match pending_uploads(&store, &root).await {
@@ -129,6 +129,19 @@ pub async fn judge(plan: &Plan, produced: &[u64]) -> Result<Judgement, String> {
         Err(outcome) => judgement.inconclusive.push(format!("open uploads: {outcome:?}")),
     }
     Ok(judgement)
+}
+
+/// Every pipeline's HEAD, entries, digests, objects and rows.
+async fn chains(plan: &Plan, bucket: &Bucket, judgement: &mut Judgement) -> Result<(), ReadError> {
+    for subject in plan.subjects() {
+        let report = durable::judge(bucket, &subject, None).await?;
+        judgement.completed += report.statistics.entries;
+        judgement.inconclusive.extend(report.inconclusive.iter().cloned());
+        if report.verdict() == Verdict::Findings {
+            judgement.findings.extend(report.text().lines().map(str::to_owned));
+        }
+    }
+    Ok(())
 }
 
 /// Every upload of a checkpoint that counts has its receipt.

@@ -13,9 +13,11 @@ mod campaign;
 mod chaos;
 mod clock;
 mod coordinator;
+mod durable;
 mod generator;
 mod judge;
 mod log;
+mod page;
 mod plan;
 mod relay;
 mod report;
@@ -23,11 +25,13 @@ mod rig;
 mod wire;
 mod worker;
 
+use assay_server::{Deviation, Rule, Server};
 use campaign::Extent;
-use plan::{BUCKET, KEYS, Plan};
+use plan::{BUCKET, KEYS, Plan, Sink, Upstream};
 
 const USAGE: u8 = 2;
 const OWN_FAULT: u8 = 4;
+const INTERRUPTED: i32 = 130;
 
 /// Proves staged commits with real processes, real kills and an independent judge.
 #[derive(Parser)]
@@ -79,11 +83,19 @@ struct Run {
     /// A mistake to make on purpose: the campaign must fail
     #[arg(long)]
     mutant: Option<String>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Sink {
-    Staged,
+    /// A lasting misbehaviour of the store: the campaign must fail; may be given several times
+    #[arg(long, value_name = "NAME")]
+    deviate: Vec<String>,
+    /// A fault of the store that is never healed, as a rule of the server: the campaign must fail
+    #[arg(long, value_name = "RULE")]
+    store_fault: Vec<String>,
+    /// A provider that the store stands in front of, with an empty bucket; its credentials come from
+    /// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+    #[arg(long, value_name = "URL", requires = "bucket")]
+    upstream: Option<String>,
+    /// The bucket there
+    #[arg(long)]
+    bucket: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -161,7 +173,6 @@ fn free_port() -> std::io::Result<String> {
 
 async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
     let usage = |why: String| Failure(USAGE, why);
-    let Sink::Staged = run.sink;
     if !sinks::point::ARMABLE {
         return Err(usage(
             "this build has no protocol points, so that no fault would fire; build with --features protocol-points"
@@ -170,7 +181,9 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
     }
     let directory = empty(&run.evidence).map_err(usage)?;
     let port = || free_port().map_err(|why| Failure(OWN_FAULT, why.to_string()));
+    let upstream = run.upstream.zip(run.bucket).map(|(endpoint, bucket)| Upstream { endpoint, bucket });
     let plan = Plan {
+        sink: run.sink,
         seed: run.seed,
         partitions: 4,
         keys: 50_000,
@@ -183,8 +196,13 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
         coordinator: port()?,
         directory,
         mutant: run.mutant,
+        deviations: run.deviate,
+        store_faults: run.store_fault,
+        upstream,
     };
     plan.chosen().map_err(usage)?;
+    deviations(&plan).map_err(usage)?;
+    faults(&plan).map_err(usage)?;
     let extent = Extent { short: run.profile == Profile::Short, minutes };
     let outcome = campaign::run(plan, extent).await.map_err(|why| Failure(OWN_FAULT, why))?;
     for reason in &outcome.reasons {
@@ -226,7 +244,18 @@ fn empty(directory: &Path) -> Result<PathBuf, String> {
     directory.canonicalize().map_err(failed)
 }
 
+/// Ends this process when the one that started it is gone: nothing of a campaign outlives it.
+fn tether() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(INTERRUPTED);
+    });
+}
+
 async fn play(role: RoleOf) -> Result<u8, Failure> {
+    if !matches!(role.role, Process::Judge) {
+        tether();
+    }
     let plan = Plan::read(&role.plan).map_err(|why| Failure(USAGE, why))?;
     let own = |why: String| Failure(OWN_FAULT, why);
     match role.role {
@@ -237,6 +266,10 @@ async fn play(role: RoleOf) -> Result<u8, Failure> {
             Ok(0)
         }
         Process::Coordinator => Ok(coordinator::run(&plan).await.map(|()| 0)?),
+        Process::Worker if plan.sink == Sink::DurableV2 => {
+            let ended = durable::run(&plan, role.index).await;
+            ended.map(|()| 0).map_err(|error| Failure(error.exit_code(), error.to_string()))
+        }
         Process::Worker => Ok(worker::run(&plan, role.index, &role.coordinator).await.map(|()| 0)?),
         Process::Oracle => judge::observe(&plan).await.map(|clean| u8::from(!clean)).map_err(own),
         Process::Judge => {
@@ -247,18 +280,34 @@ async fn play(role: RoleOf) -> Result<u8, Failure> {
     }
 }
 
-/// Our server on disk, until the process is killed.
+fn deviations(plan: &Plan) -> Result<Vec<Deviation>, String> {
+    plan.deviations
+        .iter()
+        .map(|name| name.parse().map_err(|why| format!("deviation {name:?}: {why}")))
+        .collect()
+}
+
+fn faults(plan: &Plan) -> Result<Vec<Rule>, String> {
+    plan.store_faults.iter().map(|rule| rule.parse().map_err(|why| format!("rule {rule:?}: {why}"))).collect()
+}
+
+/// Our server on disk, or in front of a provider, until the process is killed.
 async fn store(plan: &Plan) -> Result<(), String> {
     let address = plan.store.parse().map_err(|why| format!("{}: {why}", plan.store))?;
-    let server = assay_server::Server::builder()
-        .listen(address)
-        .data(plan.directory.join("store"))
-        .credentials(KEYS.0, KEYS.1)
-        .bucket(BUCKET)
-        .start()
-        .await
-        .map_err(|why| why.to_string())?;
-    tracing::info!(endpoint = server.endpoint(), "store serves");
+    let builder = Server::builder().listen(address).credentials(KEYS.0, KEYS.1);
+    let builder = match &plan.upstream {
+        None => builder.data(plan.directory.join("store")).bucket(BUCKET),
+        Some(upstream) => {
+            let key = |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set"));
+            let (access, secret) = (key("AWS_ACCESS_KEY_ID")?, key("AWS_SECRET_ACCESS_KEY")?);
+            builder.upstream(assay_server::Upstream::new(&upstream.endpoint, access, secret))
+        }
+    };
+    let builder = deviations(plan)?.into_iter().fold(builder, assay_server::Builder::deviation);
+    let server = builder.start().await.map_err(|why| why.to_string())?;
+    let guards: Result<Vec<_>, _> = faults(plan)?.into_iter().map(|rule| server.fault(rule)).collect();
+    let guards = guards.map_err(|why| why.to_string())?;
+    tracing::info!(endpoint = server.endpoint(), faults = guards.len(), "store serves");
     std::future::pending::<()>().await;
     Ok(())
 }

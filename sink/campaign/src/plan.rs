@@ -9,7 +9,10 @@ use sinks::stage::mutant::{Chosen, Mutant};
 use sinks::stage::{Ledger, LocalDirectory, StageError};
 use sinks::store::{Access, S3Settings, S3Store, SettingsError};
 
+use assay_oracle::durable::Subject;
 use assay_oracle::events::Workload;
+use assay_oracle::reach::Reach;
+use assay_oracle::visible::Scope;
 
 /// The bucket of every campaign.
 pub const BUCKET: &str = "campaign";
@@ -18,10 +21,43 @@ pub const KEYS: (&str, &str) = ("campaign", "campaign-secret");
 /// The region that requests are signed for.
 pub const REGION: &str = "us-east-1";
 
+/// What every visible object's key begins with.
+pub const PREFIX: &str = "out";
+
+/// The pipeline of a partition, where each is one.
+#[must_use]
+pub fn pipeline(partition: u32) -> String {
+    format!("p{partition}")
+}
+
+/// Which sink a campaign is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum Sink {
+    /// Staged uploads, under a coordinator's checkpoints.
+    Staged,
+    /// A pipeline for each partition.
+    DurableV2,
+}
+
+/// A provider that the campaign's store stands in front of. Its credentials are in the environment of the driver,
+/// and never in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Upstream {
+    /// `http://host:port`.
+    pub endpoint: String,
+    /// The bucket there.
+    pub bucket: String,
+}
+
 /// A campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
+    /// Which sink.
+    pub sink: Sink,
     /// From which the events and the order of chance follow.
     pub seed: u64,
     /// Partitions of the log; each is a subtask of the job.
@@ -46,6 +82,12 @@ pub struct Plan {
     pub directory: PathBuf,
     /// The mistake that is made on purpose.
     pub mutant: Option<String>,
+    /// Lasting misbehaviours of the store, by the names that `assay-server deviations` lists.
+    pub deviations: Vec<String>,
+    /// Faults of the store that are never healed, as rules of the server.
+    pub store_faults: Vec<String>,
+    /// The provider behind the store.
+    pub upstream: Option<Upstream>,
 }
 
 impl Plan {
@@ -75,7 +117,7 @@ impl Plan {
     /// # Errors
     /// None of a plan that the driver wrote.
     pub fn root(&self) -> Result<JobRoot, KeyError> {
-        JobRoot::new("out", "campaign", "jsonl")
+        JobRoot::new(PREFIX, "campaign", "jsonl")
     }
 
     /// The checkpoint directory, outside the store.
@@ -87,14 +129,43 @@ impl Plan {
         Ok(Ledger::new(std::sync::Arc::new(directory), "campaign"))
     }
 
+    /// The bucket's name.
+    #[must_use]
+    pub fn bucket_name(&self) -> &str {
+        self.upstream.as_ref().map_or(BUCKET, |upstream| &upstream.bucket)
+    }
+
+    /// Where the bucket is, as the sink sees it, and who may use it.
+    #[must_use]
+    pub fn connection(&self) -> (S3Settings, Access) {
+        let settings = S3Settings::new(Some(format!("http://{}", self.store)), REGION, self.bucket_name());
+        let settings = S3Settings { request_timeout_ms: 2_000, connect_timeout_ms: 1_000, ..settings };
+        (settings, Access::keys(KEYS.0, KEYS.1, None))
+    }
+
     /// The bucket, as the sink sees it.
     ///
     /// # Errors
     /// None of a plan that the driver wrote.
     pub fn bucket(&self) -> Result<S3Store, SettingsError> {
-        let settings = S3Settings::new(Some(format!("http://{}", self.store)), REGION, BUCKET);
-        let settings = S3Settings { request_timeout_ms: 2_000, connect_timeout_ms: 1_000, ..settings };
-        S3Store::new(&settings, &Access::keys(KEYS.0, KEYS.1, None))
+        let (settings, access) = self.connection();
+        S3Store::new(&settings, &access)
+    }
+
+    /// What the judges look at.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        match self.sink {
+            Sink::Staged => Scope::Prefix(format!("{PREFIX}/campaign/")),
+            Sink::DurableV2 => Scope::Pipelines(self.subjects().iter().map(Reach::new).collect()),
+        }
+    }
+
+    /// The pipelines, where each partition is one.
+    #[must_use]
+    pub fn subjects(&self) -> Vec<Subject> {
+        let subject = |partition| Subject { prefix: PREFIX.to_owned(), pipeline: pipeline(partition) };
+        (0..self.partitions).map(subject).collect()
     }
 
     /// The bucket, as the oracle sees it.
@@ -103,7 +174,7 @@ impl Plan {
         assay_oracle::bucket::Access {
             endpoint: Some(format!("http://{}", self.store)),
             region: REGION.to_owned(),
-            bucket: BUCKET.to_owned(),
+            bucket: self.bucket_name().to_owned(),
             path_style: true,
             access_key: KEYS.0.to_owned(),
             secret_key: KEYS.1.to_owned(),

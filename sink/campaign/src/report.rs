@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::io;
 
-use crate::campaign::{Outcome, Verdict};
+use crate::campaign::{Outcome, Verdict, samples};
+use crate::page;
+use crate::plan::{Plan, Sink};
 
-/// Writes `verdict.json`, `faults.jsonl` and `report.md` into the campaign's directory.
+/// Writes `verdict.json`, `faults.jsonl`, `report.md` and `report.html` into the campaign's directory.
 ///
 /// # Errors
 /// Of the files.
@@ -18,7 +20,10 @@ pub fn write(outcome: &Outcome) -> io::Result<()> {
         lines.push('\n');
     }
     std::fs::write(directory.join("faults.jsonl"), lines)?;
-    std::fs::write(directory.join("report.md"), text(outcome))
+    let text = text(outcome);
+    let page = page::html(&text, &samples(directory), &outcome.faults);
+    std::fs::write(directory.join("report.html"), page)?;
+    std::fs::write(directory.join("report.md"), text)
 }
 
 /// The report in Markdown.
@@ -31,7 +36,11 @@ pub fn text(outcome: &Outcome) -> String {
         Verdict::Fail => "FAIL",
         Verdict::Inconclusive => "INCONCLUSIVE",
     };
-    let _ = writeln!(page, "# Staged commits under faults: {verdict}\n");
+    let sink = match plan.sink {
+        Sink::Staged => "Staged commits",
+        Sink::DurableV2 => "durable_v2 pipelines",
+    };
+    let _ = writeln!(page, "# {sink} under faults: {verdict}\n");
     for reason in &outcome.reasons {
         let _ = writeln!(page, "- {reason}");
     }
@@ -39,8 +48,10 @@ pub fn text(outcome: &Outcome) -> String {
     for (name, value) in [
         ("seed", plan.seed.to_string()),
         ("binary of every process, SHA-256", outcome.binary.to_string()),
+        ("revision", outcome.revision.clone()),
         ("duration", format!("{} s", outcome.seconds)),
         ("mutant", plan.mutant.clone().unwrap_or_else(|| "none".to_owned())),
+        ("store", store(plan)),
         ("partitions, workers", format!("{}, {}", plan.partitions, plan.workers)),
         ("keys", plan.keys.to_string()),
         ("events a second, asked for", plan.rate.to_string()),
@@ -75,7 +86,7 @@ pub fn text(outcome: &Outcome) -> String {
             ("events visible", judgement.visible),
             ("findings", judgement.findings.len() as u64),
             ("objects", judgement.objects),
-            ("checkpoints that count", judgement.completed),
+            ("checkpoints that count; of durable_v2, entries", judgement.completed),
             ("checkpoints abandoned", judgement.abandoned),
             ("receipts", judgement.receipts),
             ("uploads left pending: evidence, no finding", judgement.pending_uploads),
@@ -87,12 +98,24 @@ pub fn text(outcome: &Outcome) -> String {
     page
 }
 
+/// The store, in words.
+fn store(plan: &Plan) -> String {
+    let mut text = match &plan.upstream {
+        None => "our server on disk".to_owned(),
+        Some(upstream) => format!("our server in front of {}", upstream.endpoint),
+    };
+    for bad in plan.deviations.iter().chain(&plan.store_faults) {
+        let _ = write!(text, ", made to {bad}");
+    }
+    text
+}
+
 const BOUNDARIES: &str = "
 ## What this shows, and what it does not
 
 - **Demonstrated**: each event visible exactly once under the faults above, for this workload and duration, with the
   store as its own process.
-- **Tested but bounded**: how fast it recovers: every fault was followed by a checkpoint within a minute on this
+- **Tested but bounded**: how fast it recovers: after every fault the job worked again within a minute on this
   machine.
 - **Architecturally supported, not shown**: other stores, more workers, more days.
 - **Unknown**: power loss, damage of disks or of the store, steps of clocks. One machine has one kernel, one clock and

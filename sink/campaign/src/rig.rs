@@ -104,7 +104,8 @@ impl Rig {
         if let Some((point, record)) = armed {
             command.env("ASSAY_PROTOCOL_POINT", point.name()).env("ASSAY_PROTOCOL_POINT_FIRED", record);
         }
-        command.stdin(Stdio::null()).stdout(errors.try_clone()?).stderr(errors);
+        // Closed when this process ends, however it ends: then the child ends too.
+        command.stdin(Stdio::piped()).stdout(errors.try_clone()?).stderr(errors);
         let child = command.spawn()?;
         self.children.insert(role, child);
         Ok(())
@@ -179,7 +180,8 @@ impl Rig {
             let status = self.ended(role).map_err(|why| Dead(format!("{}: {why}", role.name())))?;
             let Some(status) = status else { continue };
             match (role, status.code()) {
-                (Role::Worker(_) | Role::Coordinator, Some(7)) => {
+                // 3: a probe that the store did not answer.
+                (Role::Worker(_) | Role::Coordinator, Some(3 | 7)) => {
                     self.restarts += 1;
                     self.start(role, None).map_err(|why| Dead(format!("{}: {why}", role.name())))?;
                 }

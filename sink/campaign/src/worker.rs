@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::clock;
 use crate::coordinator::{ALIVE_MS, SILENCE_MS};
-use crate::plan::{BUCKET, Plan};
+use crate::plan::Plan;
 use crate::wire::{FromWorker, LogClient, ToLog, ToWorker, halves};
 
 /// Lines of a partition that are read at once.
@@ -147,7 +147,7 @@ async fn restore(plan: &Plan, worker: u32) -> Result<BTreeMap<u32, Subtask>, Sta
             patience_ms: plan.patience_ms,
             settle_ms: 3_000,
             mutant,
-            ..Options::new(root, BUCKET, subtask)
+            ..Options::new(root, plan.bucket_name(), subtask)
         };
         let opening = Opening {
             uploads: uploads.clone(),

@@ -32,6 +32,8 @@ fn the_short_gate_passes_and_leaves_its_evidence() {
     let report = std::fs::read_to_string(evidence.join("report.md")).expect("a report");
     assert!(report.starts_with("# Staged commits under faults: PASS\n"), "{report}");
     assert!(report.contains("Workers were the same processes in 3 of 3 checks."), "{report}");
+    let page = std::fs::read_to_string(evidence.join("report.html")).expect("a page");
+    assert!(page.contains("<polyline") && page.contains("<h2>Faults</h2>"), "{page}");
     for file in ["verdict.json", "faults.jsonl", "oracle.jsonl", "coordinator.log", "worker-2.log"] {
         assert!(evidence.join(file).exists(), "{file}");
     }
@@ -51,6 +53,34 @@ fn a_snapshot_of_before_the_barrier_fails_the_gate() {
     let unknown = campaign(&["gate", "--mutant", "none"], &dir.path().join("other"));
     assert_eq!(unknown.status.code(), Some(2), "{}", said(&unknown));
     assert!(said(&unknown).contains("known: commit-before-marker"), "{}", said(&unknown));
+}
+
+#[cfg(feature = "protocol-points")]
+#[test]
+fn the_short_gate_of_pipelines_passes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let arguments = ["gate", "--sink", "durable_v2", "--profile", "short", "--rate", "400"];
+    let output = campaign(&arguments, &dir.path().join("evidence"));
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("PASS: 5 of 5 faults fired and healed"), "{}", said(&output));
+}
+
+/// Stores that break a promise: one that ignores conditions, and one that loses what it acknowledged.
+#[cfg(feature = "protocol-points")]
+#[test]
+fn a_store_that_breaks_a_promise_fails_the_gate() {
+    let lost = "operation=CompleteMultipartUpload nth=9 effect=forget";
+    for (sink, option, value, finding) in [
+        ("durable_v2", "--deviate", "ignore-if-match-put", "dead job: worker-"),
+        ("durable_v2", "--deviate", "ignore-if-none-match-put", "dead job: worker-"),
+        ("staged", "--store-fault", lost, "gap: 1"),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let arguments = ["gate", "--sink", sink, "--profile", "short", "--rate", "400", option, value];
+        let output = campaign(&arguments, &dir.path().join("evidence"));
+        assert_eq!(output.status.code(), Some(1), "{value}: {}", said(&output));
+        assert!(said(&output).contains(finding), "{value}: {}", said(&output));
+    }
 }
 
 /// Each point that only the campaign can reach is reached once in its code.
