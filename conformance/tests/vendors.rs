@@ -40,7 +40,9 @@ fn the_committed_matrix_is_that_of_the_certificates() {
 fn every_certificate_is_of_the_whole_suite() {
     let suite: Vec<&str> = assay_checks::all().map(|check| check.id).collect();
     for report in certificates() {
-        let asked: Vec<&str> = report.checks.iter().map(|entry| &*entry.id).collect();
+        // The area `sink` grows with the live matrix; a certificate has it as it was, or says that it was not run.
+        let asked: Vec<&str> =
+            report.checks.iter().map(|entry| &*entry.id).filter(|id| !id.starts_with("sink.")).collect();
         assert_eq!(asked, suite, "{} was not asked what the suite asks now", report.head.title());
     }
 }
