@@ -145,6 +145,9 @@ async fn drive(chaos: &mut Chaos, extent: Extent, reasons: &mut Vec<String>) -> 
         }
     }
     let until = Instant::now() + Duration::from_secs(60 * extent.minutes);
+    if extent.minutes > 0 {
+        eprintln!("soak: faults by chance for {} minutes", extent.minutes);
+    }
     while Instant::now() < until && found(&samples(&chaos.rig.plan.directory)) == 0 {
         let fault = chaos.any(&mandatory);
         chaos.apply(fault).await?;

@@ -155,6 +155,7 @@ pub struct Chaos {
     /// Everything that was applied.
     pub applied: Vec<Applied>,
     chance: fastrand::Rng,
+    started: Instant,
 }
 
 /// How one fault went: whether it fired, and whether the workers are the processes they were, where that is asked.
@@ -174,7 +175,7 @@ impl Chaos {
     #[must_use]
     pub fn new(rig: Rig) -> Self {
         let chance = fastrand::Rng::with_seed(rig.plan.seed);
-        Self { rig, applied: Vec::new(), chance }
+        Self { rig, applied: Vec::new(), chance, started: Instant::now() }
     }
 
     /// That the job works again after a fault.
@@ -259,15 +260,16 @@ impl Chaos {
             pids_stable: done.pids_stable,
             note,
         };
+        let visible = samples(&self.rig.plan.directory).last().map_or(0, |last| last.distinct);
+        let note = if applied.note.is_empty() { String::new() } else { format!(" ({})", applied.note) };
         eprintln!(
-            "{:>4}  {}: fired {}, healed {}, {} to {}{}",
+            "{:>4}  {:>5} s  {}: fired {}, healed {}, {before} to {}, {visible} events visible{note}",
             self.applied.len() + 1,
+            self.started.elapsed().as_secs(),
             applied.fault,
             applied.fired,
             applied.healed,
-            before,
             applied.after,
-            if applied.note.is_empty() { String::new() } else { format!(" ({})", applied.note) },
         );
         self.applied.push(applied);
         Ok(())

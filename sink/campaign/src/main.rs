@@ -31,6 +31,10 @@ use plan::{BUCKET, KEYS, Plan, Sink, Upstream};
 
 const USAGE: u8 = 2;
 const OWN_FAULT: u8 = 4;
+
+/// Faults by chance of a rehearsal, in minutes.
+const SMOKE_MINUTES: u64 = 30;
+
 const INTERRUPTED: i32 = 130;
 
 /// Proves staged commits with real processes, real kills and an independent judge.
@@ -45,6 +49,8 @@ struct Cli {
 enum Command {
     /// Every mandatory fault once
     Gate(Run),
+    /// Every mandatory fault once, then faults by chance for half an hour
+    Smoke(Run),
     /// Every mandatory fault once, then faults by chance
     Soak {
         #[command(flatten)]
@@ -146,6 +152,7 @@ fn main() -> ExitCode {
     end(runtime.block_on(async {
         match cli.command {
             Command::Gate(run) => drive(run, 0).await,
+            Command::Smoke(run) => drive(run, SMOKE_MINUTES).await,
             Command::Soak { run, minutes } => drive(run, minutes).await,
             Command::Mutants(run) => mutants(run).await,
             Command::Role(role) => {

@@ -122,7 +122,8 @@ const BOUNDARIES: &str = "
   one page cache; a killed process loses nothing that the kernel has. A partition is a relay that forwards nothing, not
   a switch.
 
-`verdict.json`, `faults.jsonl`, `oracle.jsonl`, the processes' logs and the checkpoint directory are beside this file.
+The run's directory has `verdict.json`, `faults.jsonl`, `oracle.jsonl`, the processes' logs, the store, the log and the
+checkpoint directory.
 ";
 
 /// The words of the last line, and the exit code.
