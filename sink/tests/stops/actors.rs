@@ -1,8 +1,10 @@
 //! The actors, how they are set up here, and what stops each.
 
-use sinks::plan::orphans::{self, Brake, LeaseTimes};
-use sinks::plan::rollup;
+use sinks::format::Encoding;
+use sinks::plan::orphans::{Brake, LeaseTimes, Policy};
+use sinks::plan::{compact, gc, originals, rollup};
 use sinks::run;
+use sinks::run::gc::Memory;
 use sinks::sink::Keeper;
 use sinks::stop::{StopReason, Stopped};
 
@@ -13,13 +15,20 @@ use crate::stage::{Fault, Stage};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Actor {
     Rollup,
+    Mark,
+    Expire,
+    Compact,
+    Originals,
     Reconcile,
 }
 
 /// Policies under which each actor finds work on a small stage.
 pub struct Plain {
     rollup: rollup::Policy,
-    orphans: orphans::Policy,
+    gc: gc::Policy,
+    compact: compact::Policy,
+    originals: originals::Policy,
+    orphans: Policy,
 }
 
 impl Plain {
@@ -27,10 +36,16 @@ impl Plain {
     pub fn new() -> Self {
         Self {
             rollup: rollup::Policy { every_entries: 1, every_ms: 1 },
-            orphans: orphans::Policy {
+            gc: gc::Policy { safety_window_ms: 0, max_clock_skew_ms: 30_000 },
+            compact: compact::Policy {
+                min_inputs: 2,
+                ..compact::Policy::new(Encoding::named("jsonl", "none").unwrap())
+            },
+            originals: originals::Policy { retention_ms: 1, max_clock_skew_ms: 30_000 },
+            orphans: Policy {
                 brake: Brake { from: 20, percent: 50, most: 1_000 },
                 lease: LeaseTimes { ttl_ms: 4_500, request_ms: 1_500, margin_ms: 500 },
-                ..orphans::Policy::new(200_000, 1_000, 1_500).unwrap()
+                ..Policy::new(200_000, 1_000, 1_500).unwrap()
             },
         }
     }
@@ -47,6 +62,10 @@ impl Actor {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rollup => "rollup",
+            Self::Mark => "mark entries",
+            Self::Expire => "expire entries",
+            Self::Compact => "compaction",
+            Self::Originals => "delete originals",
             Self::Reconcile => run::orphans::ACTOR,
         }
     }
@@ -55,13 +74,38 @@ impl Actor {
     pub async fn run(self, keeper: &Keeper, plain: &Plain) -> Result<(), Stopped> {
         match self {
             Self::Rollup => Box::pin(run::rollup::run(keeper, &plain.rollup)).await.map(drop),
+            Self::Mark => Box::pin(run::gc::mark(keeper, &plain.gc, &mut Memory::default())).await.map(drop),
+            Self::Expire => {
+                Box::pin(run::gc::expire(keeper, &plain.gc, &mut Memory::default())).await.map(drop)
+            }
+            Self::Compact => Box::pin(run::compact::run(keeper, &plain.compact)).await.map(drop),
+            Self::Originals => Box::pin(run::originals::run(keeper, &plain.originals)).await.map(drop),
             Self::Reconcile => Box::pin(run::orphans::run(keeper, &plain.orphans)).await.map(drop),
+        }
+    }
+
+    /// Batches 1 to 3, and what the actor works on.
+    pub async fn prepare(self, stage: &Stage) {
+        let (keeper, plain) = (stage.keeper(), Plain::new());
+        stage.publish(1..=2).await;
+        match self {
+            Self::Mark | Self::Expire => {
+                Self::Rollup.run(&keeper, &plain).await.unwrap();
+                stage.publish(3..=3).await;
+                Self::Rollup.run(&keeper, &plain).await.unwrap();
+            }
+            _ => stage.publish(3..=3).await,
+        }
+        match self {
+            Self::Expire => Box::pin(Self::Mark.run(&keeper, &plain)).await.unwrap(),
+            Self::Originals => Box::pin(Self::Compact.run(&keeper, &plain)).await.unwrap(),
+            _ => {}
         }
     }
 
     /// Something that moves HEAD in a way that this actor must notice.
     pub async fn meanwhile(self, stage: &Stage) {
-        Box::pin(run::rollup::run(&stage.keeper(), &Plain::new().rollup)).await.unwrap();
+        Self::Rollup.run(&stage.keeper(), &Plain::new()).await.unwrap();
         if self == Self::Rollup {
             stage.publish(4..=4).await;
         }
@@ -74,7 +118,11 @@ const fn case(actor: Actor, reason: StopReason, before: usize, how: &'static str
 
 /// All of them, in the order of the table.
 pub fn cases() -> Vec<Case> {
-    use Actor::{Reconcile, Rollup};
+    [rollups(), entries(), compactions(), orphans()].into_iter().flatten().collect()
+}
+
+fn rollups() -> Vec<Case> {
+    use Actor::Rollup;
     use StopReason::*;
     vec![
         case(
@@ -101,6 +149,129 @@ pub fn cases() -> Vec<Case> {
             "an inventory that comes back with a wrong byte",
             Fault::Rules("operation=GetObject key=ROOT/_manifest/inventory/* effect=corrupt"),
         ),
+    ]
+}
+
+fn entries() -> Vec<Case> {
+    use Actor::{Expire, Mark};
+    use StopReason::*;
+    vec![
+        case(
+            Mark,
+            EpochChanged,
+            0,
+            "a takeover while it asks for HEAD",
+            Fault::Takeover("operation=GetObject key=ROOT/_manifest/HEAD nth=1 effect=delay ms=1000"),
+        ),
+        case(
+            Mark,
+            AmbiguousResponse,
+            0,
+            "500 for every read of an inventory",
+            Fault::Rules(
+                "operation=GetObject key=ROOT/_manifest/inventory/* effect=refuse code=InternalError",
+            ),
+        ),
+        case(
+            Mark,
+            IntegrityFailure,
+            0,
+            "an inventory that comes back with a wrong byte",
+            Fault::Rules("operation=GetObject key=ROOT/_manifest/inventory/* effect=corrupt"),
+        ),
+        case(Mark, ClockUncertain, 0, "a store whose clock is a minute fast", Fault::Clock(60_000)),
+        case(
+            Expire,
+            EpochChanged,
+            0,
+            "a takeover while the floor is published",
+            Fault::Takeover("operation=PutObject key=ROOT/_manifest/HEAD nth=1 effect=delay ms=1000"),
+        ),
+        case(
+            Expire,
+            StalePlan,
+            0,
+            "a stale HEAD, from before the floor was published",
+            Fault::Rules("operation=GetObject key=ROOT/_manifest/HEAD effect=stale"),
+        ),
+        case(
+            Expire,
+            AmbiguousResponse,
+            2,
+            "the answer to one of two deletes that are sent together is lost",
+            Fault::Rules("operation=DeleteObject nth=1 effect=lose-answer"),
+        ),
+        case(
+            Expire,
+            IntegrityFailure,
+            0,
+            "a rollup that comes back with a wrong byte",
+            Fault::Rules("operation=GetObject key=ROOT/_manifest/rollups/* effect=corrupt"),
+        ),
+        case(Expire, ClockUncertain, 0, "a store whose clock is a minute fast", Fault::Clock(60_000)),
+    ]
+}
+
+fn compactions() -> Vec<Case> {
+    use Actor::{Compact, Originals};
+    use StopReason::*;
+    vec![
+        case(
+            Compact,
+            EpochChanged,
+            0,
+            "a takeover while an output is written",
+            Fault::Takeover("operation=PutObject key=ROOT/*/compacted/* nth=1 effect=delay ms=1000"),
+        ),
+        case(
+            Compact,
+            StalePlan,
+            0,
+            "a stale HEAD, from before its records",
+            Fault::Rules("operation=GetObject key=ROOT/_manifest/HEAD effect=stale"),
+        ),
+        case(
+            Compact,
+            AmbiguousResponse,
+            0,
+            "500 for every read of an input",
+            Fault::Rules("operation=GetObject key=ROOT/shop.t00/* effect=refuse code=InternalError"),
+        ),
+        case(
+            Compact,
+            IntegrityFailure,
+            0,
+            "an output that comes back with a wrong byte",
+            Fault::Rules("operation=GetObject key=ROOT/*/compacted/* effect=corrupt"),
+        ),
+        case(
+            Originals,
+            EpochChanged,
+            0,
+            "a takeover while an output is read once more",
+            Fault::Takeover("operation=GetObject key=ROOT/*/compacted/* nth=1 effect=delay ms=1000"),
+        ),
+        case(
+            Originals,
+            AmbiguousResponse,
+            2,
+            "the answer to the second of six deletes is lost",
+            Fault::Rules("operation=DeleteObject nth=2 effect=lose-answer"),
+        ),
+        case(
+            Originals,
+            IntegrityFailure,
+            0,
+            "an output that comes back with a wrong byte",
+            Fault::Rules("operation=GetObject key=ROOT/*/compacted/* effect=corrupt"),
+        ),
+    ]
+}
+
+fn orphans() -> Vec<Case> {
+    use Actor::Reconcile;
+    use StopReason::*;
+    vec![
         case(
             Reconcile,
             EpochChanged,

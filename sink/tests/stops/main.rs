@@ -27,7 +27,7 @@ struct Case {
 async fn check(case: &Case) -> String {
     let Case { actor, reason, fault, how, before } = case;
     let context = format!("{}, {}: {how}", actor.name(), reason.name());
-    let stage = Stage::set().await;
+    let stage = Box::pin(Stage::set(*actor)).await;
     let from = stage.requests();
     let (ended, rival) = Box::pin(stage.run(*actor, fault)).await;
     let stopped = ended.expect_err(&context);

@@ -94,7 +94,7 @@ fn batch(n: u64, tables: u64) -> Batch {
 
 impl Stage {
     /// Everything an actor needs, [`AGE_MS`] old.
-    pub async fn set() -> Self {
+    pub async fn set(actor: Actor) -> Self {
         let server = Server::builder().bucket("data").start().await.unwrap();
         #[expect(clippy::disallowed_methods, reason = "this test is the harness, which owns the clock")]
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -106,7 +106,7 @@ impl Stage {
             let key = format!("p/orders/shop.t00/wm2-{}/{n}.jsonl", Digest::of(b"nowhere"));
             stage.put(&key, Bytes::from(vec![b'x', n])).await;
         }
-        stage.publish(1..=3).await;
+        actor.prepare(&stage).await;
         stage.age();
         stage
     }
