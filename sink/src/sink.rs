@@ -70,6 +70,8 @@ pub struct Settings {
     pub depth: Depth,
     /// Whether a HEAD of an older minor version is rewritten at the start.
     pub upgrade_head: bool,
+    /// Whether deletes name the tag of what they delete: where the probe found that the store honours it.
+    pub conditional_deletes: bool,
     /// How the tables of a snapshot follow each other.
     pub tables: TableOrder,
     /// What the sink counts.
@@ -94,6 +96,7 @@ impl Settings {
             takeover_quiet_ms: 0,
             depth: Depth::Objects,
             upgrade_head: true,
+            conditional_deletes: false,
             tables: TableOrder::any(),
             metrics: Metrics::new(pipeline, "s3"),
         }
@@ -209,7 +212,10 @@ impl Sink {
         let report = probe.run(std::future::pending()).await;
         report.count(&settings.metrics);
         match &report.verdict {
-            Verdict::Ready => Self::start(env, settings).await,
+            Verdict::Ready => {
+                let conditional_deletes = report.conditional_deletes();
+                Self::start(env, Settings { conditional_deletes, ..settings }).await
+            }
             Verdict::Refused(checks) => Err(SinkError::ProbeRefused(of_checks(&report, checks))),
             Verdict::Inconclusive(checks) => Err(SinkError::ProbeInconclusive(of_checks(&report, checks))),
         }
@@ -300,6 +306,7 @@ impl Sink {
             writer_id: head.owner.writer_id,
             epoch: head.epoch,
             patience_ms: settings.send_timeout_ms,
+            conditional_deletes: settings.conditional_deletes,
             in_flight,
             changes,
             shared: Arc::clone(&shared),

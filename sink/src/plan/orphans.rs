@@ -66,7 +66,7 @@ pub struct Policy {
     pub max_clock_skew_ms: u64,
     /// When to stop and ask.
     pub brake: Brake,
-    /// Whether deletes name the tag that was listed: where the probe found that the store honours it.
+    /// Whether deletes name the tag that was listed even where no probe has found that the store honours it.
     pub conditional_deletes: bool,
     /// Whether only data that carries this stream's id in its metadata is deleted. For buckets into which others
     /// write below the pipeline's own prefix.

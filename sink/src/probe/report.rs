@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use serde::{Deserialize, Serialize};
 
 use super::catalog::CHECKS;
+use super::semantics::CONDITIONAL_DELETES;
 use crate::metrics::Metrics;
 
 /// Columns of a terminal that every table fits.
@@ -127,6 +128,12 @@ impl Report {
             let passed = matches!(found, Found::Pass | Found::Recorded { .. });
             metrics.probe_result.with_label_values(&[&check.to_string()]).set(i64::from(passed));
         }
+    }
+
+    /// Whether the store honours `If-Match` of a delete: reconciliation then deletes only what it has looked at.
+    #[must_use]
+    pub fn conditional_deletes(&self) -> bool {
+        self.lines.iter().any(|line| line.note.as_deref() == Some(CONDITIONAL_DELETES))
     }
 
     /// 0 ready, 1 refused, 3 not proven, 130 interrupted.

@@ -157,6 +157,9 @@ pub(super) async fn key_fidelity(at: &At<'_>) -> Checked {
     PASSED
 }
 
+/// Noted where a delete that names another tag deletes nothing.
+pub(super) const CONDITIONAL_DELETES: &str = "deletes with If-Match are honoured";
+
 pub(super) async fn delete(at: &At<'_>) -> Checked {
     let key = at.key("k");
     at.must_write(&key, &at.body(), Condition::Absent).await?;
@@ -169,7 +172,7 @@ pub(super) async fn delete(at: &At<'_>) -> Checked {
     let note = match at.main.delete(&key, Some(foreign)).await {
         Outcome::Refused(Refusal::Precondition) => {
             at.must_hold(&key, &body).await?;
-            "deletes with If-Match are honoured"
+            CONDITIONAL_DELETES
         }
         Outcome::Done(()) => "deletes with If-Match are done whatever they name",
         Outcome::Refused(Refusal::Denied { .. }) => "deletes with If-Match are refused",

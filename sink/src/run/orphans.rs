@@ -316,7 +316,8 @@ impl Sweep<'_> {
         if !found.is_some_and(|found| same(&found, &listed)) {
             return Ok(false);
         }
-        let only = self.policy.conditional_deletes.then(|| row.etag.clone());
+        let conditional = self.policy.conditional_deletes || self.keeper.conditional_deletes;
+        let only = conditional.then(|| row.etag.clone());
         deleting.sent(self.lease.remaining()?);
         self.in_doubt = true;
         let answer = env.store.delete(&row.key, only).await;

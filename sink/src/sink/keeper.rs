@@ -41,6 +41,8 @@ pub struct Keeper {
     pub epoch: u64,
     /// How long each question to the store is asked, in milliseconds.
     pub patience_ms: u64,
+    /// Whether deletes name the tag of what they delete.
+    pub conditional_deletes: bool,
     /// Keys that this process is writing, or deleting: whoever writes an object that HEAD will reach holds its
     /// key from before the write until the change is applied. A change is never asked for with a key that is
     /// being deleted: the owner's task may wait for that key.

@@ -15,9 +15,10 @@ use sinks::model::ids::{Digest, Nonce};
 use sinks::model::key::TableSegment;
 use sinks::plan::change::Change;
 use sinks::plan::orphans::{LeaseTimes, Policy};
+use sinks::probe::{OneStore, Probe, ProbeSettings};
 use sinks::run::orphans::{self, Report};
 use sinks::run::patience::Patience;
-use sinks::sink::Sink;
+use sinks::sink::{Settings, Sink};
 use sinks::stop::{StopReason, Stopped};
 use sinks::store::{Condition, ETag, Object, ObjectMeta, Outcome, Page, Pending, Store, Unanswered};
 use tokio::time::Instant;
@@ -140,6 +141,47 @@ fn what_is_unreachable_and_old_is_deleted_and_nothing_else() {
     let (_, later) = reconcile(&world, &[]);
     assert_eq!(later.unwrap().unwrap().deleted, 1);
     assert_eq!(world.check("after reconciliation"), 1);
+}
+
+#[test]
+fn deletes_name_the_tag_where_the_probe_found_it_honoured() {
+    let (world, orphans) = littered();
+    paused(async {
+        let (plain, probe) = (world.env(world.store.clone()), ProbeSettings::default());
+        let clients = OneStore(plain.store.clone());
+        let probe = Probe { env: &plain, clients: &clients, root: &root(), settings: &probe };
+        let report = probe.run(std::future::pending()).await;
+        let settings = Settings { conditional_deletes: report.conditional_deletes(), ..settings() };
+        let env = world.env(Arc::new(BentStore(Calls::new(&world, &[]))));
+        let sink = Sink::start_on(env, settings, Arc::new(MemoryCheckpoints::default())).await.unwrap();
+        let report = orphans::run(&sink.keeper(), &policy()).await.unwrap();
+        assert_eq!(report.deleted, orphans.len() as u64);
+        assert_eq!(world.conditional.load(Ordering::Relaxed), report.deleted);
+        sink.close().await.unwrap();
+    });
+    assert_eq!(world.check("after conditional deletes"), 1);
+}
+
+#[test]
+fn a_missing_object_is_an_alarm_and_nothing_is_deleted() {
+    for what in ["/public.", "/_manifest/entries/"] {
+        let (world, _) = littered();
+        let reached = world.recovered().unwrap();
+        let entry = &reached.entries[0];
+        let keys = [entry.key.as_str(), entry.objects()[0].key];
+        let key = keys.into_iter().find(|key| key.contains(what)).unwrap();
+        paused(async {
+            let sink = start(world.env(world.store.clone())).await.unwrap();
+            world.store.delete(key, None).await;
+            let before = settings().metrics.missing_referenced_total.with_label_values(&["data"]).get();
+            let stopped = orphans::run(&sink.keeper(), &policy()).await.unwrap_err();
+            assert_eq!(stopped.reason, StopReason::IntegrityFailure, "{stopped}");
+            assert!(stopped.detail.contains(key), "{stopped}");
+            let after = settings().metrics.missing_referenced_total.with_label_values(&["data"]).get();
+            assert_eq!(after - before, u64::from(what == "/public."));
+        });
+        assert_eq!(world.deleted.lock().len(), 0, "{what}");
+    }
 }
 
 #[test]

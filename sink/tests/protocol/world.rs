@@ -38,6 +38,8 @@ pub struct World {
     pub orphans_only: Mutex<Option<u64>>,
     /// Every key that was deleted.
     pub deleted: Mutex<Vec<String>>,
+    /// How many of the deletes named a tag.
+    pub conditional: AtomicU64,
     /// What the store and all processes have for the time of day.
     pub clock: Arc<Hands>,
     lives: AtomicU64,
@@ -130,6 +132,7 @@ impl World {
             late: Mutex::default(),
             orphans_only: Mutex::default(),
             deleted: Mutex::default(),
+            conditional: AtomicU64::new(0),
             clock,
             lives: AtomicU64::new(0),
         })
@@ -209,6 +212,7 @@ impl World {
             self.may_expire(key).await;
         }
         self.deleted.lock().push(key.to_owned());
+        self.conditional.fetch_add(u64::from(only.is_some()), Ordering::Relaxed);
         self.store.delete(key, only).await
     }
 
