@@ -168,7 +168,8 @@ async fn reached(
         for input in record.inputs.iter().filter(|_| record.equivalence.equal) {
             sought.remove(input.key.as_str());
         }
-        link = record.prev.clone().filter(|_| written_ms >= oldest_ms);
+        // A listing may tell milliseconds where the record's own header tells whole seconds, as MiniStack's do.
+        link = record.prev.clone().filter(|_| written_ms.saturating_add(999) >= oldest_ms);
         records.push(Reached { record, since });
         // It was written once HEAD reached the one before it.
         since = Since::Store(written_ms);
