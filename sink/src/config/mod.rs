@@ -4,6 +4,7 @@
 //! come from the environment or the rest of AWS's default chain.
 
 pub mod keys;
+mod lifecycle;
 mod values;
 
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use crate::format::Encoding;
 use crate::model::key::{KeyError, PipelineRoot, TableSegment};
 use crate::model::position::{GtidSet, Lineage, PositionError, PositionType, TableOrder};
 
+pub use lifecycle::Lifecycle;
 use values::Values;
 
 /// Why a pipeline can't be started as it is configured.
@@ -72,6 +74,19 @@ pub enum ConfigError {
         path: &'static str,
         /// What is wrong.
         error: PositionError,
+    },
+    /// An object could be taken for an orphan before its batch is committed.
+    #[error(
+        "sinks[0].grace_period_ms: {found_ms} is less than twice send_timeout_ms, which is {send_timeout_ms}: an object \
+         could be taken for an orphan before its batch is committed; set at least {least_ms}"
+    )]
+    GracePeriod {
+        /// As it is configured.
+        found_ms: u64,
+        /// As it is configured.
+        send_timeout_ms: u64,
+        /// What it must be at least.
+        least_ms: u64,
     },
     /// Keys that only work together.
     #[error("{path}: {rule}")]
@@ -195,6 +210,8 @@ pub struct Config {
     pub takeover_quiet_ms: u64,
     /// Most milliseconds between this clock and the store's.
     pub max_clock_skew_ms: u64,
+    /// The actors of the background.
+    pub lifecycle: Lifecycle,
     /// Where metrics are read; nothing if nowhere.
     pub metrics: Option<SocketAddr>,
 }
@@ -256,6 +273,7 @@ impl Config {
             queue_batches: number("sinks[].queue_batches"),
             takeover_quiet_ms: number("sinks[].takeover_quiet_ms"),
             max_clock_skew_ms: number("sinks[].max_clock_skew_ms"),
+            lifecycle: Lifecycle::read(&values, number("sinks[].send_timeout_ms"))?,
             metrics: listen(&text("metrics.listen"))?,
             pipeline,
             prefix,

@@ -103,6 +103,33 @@ fn only_the_word_itself_gives_durability_up() {
 }
 
 #[test]
+fn nothing_is_deleted_unless_it_is_asked_for() {
+    let Lifecycle { mark_entries, expire_entries, compact, delete_originals, reconcile, .. } =
+        read(GUIDE).unwrap().lifecycle;
+    assert_eq!((mark_entries, expire_entries, delete_originals, reconcile), (true, false, false, false));
+    assert!(!compact);
+    let all = read(include_str!("every-key.yaml")).unwrap().lifecycle;
+    assert!(all.expire_entries && all.compact && all.delete_originals && all.reconcile && !all.mark_entries);
+}
+
+#[test]
+fn a_grace_period_outlasts_the_longest_write() {
+    let text = |timeout: u64, grace: u64| {
+        format!("{GUIDE}    send_timeout_ms: {timeout}\n    grace_period_ms: {grace}\n")
+    };
+    assert_eq!(read(&text(60_000, 120_000)).unwrap().lifecycle.grace_period_ms, 120_000);
+    refused(
+        &text(60_000, 119_999),
+        "sinks[0].grace_period_ms: 119999 is less than twice send_timeout_ms, which is 60000: an object could be taken \
+         for an orphan before its batch is committed; set at least 120000",
+    );
+    refused(
+        &format!("{GUIDE}    compaction: {{min_inputs: 9, max_inputs: 8}}\n"),
+        "sinks[0].compaction.max_inputs: it is at least compaction.min_inputs",
+    );
+}
+
+#[test]
 fn secrets_are_refused_and_not_shown() {
     for name in ["secret_key", "secret_access_key", "AWS_SECRET_ACCESS_KEY", "access_key", "session_token"] {
         let error = read(&format!("{GUIDE}    {name}: s3cr3t\n")).unwrap_err();
