@@ -12,10 +12,14 @@ use prometheus::{
 };
 
 use crate::model::ids::Digest;
+use crate::stop::{Actor, StopReason};
 
 /// Why HEAD was written: the values of the label `intent`.
 pub const INTENTS: [&str; 8] =
     ["init", "acquire", "publish", "rollup", "floor", "lease", "compaction", "rebase"];
+
+/// Kinds of objects that HEAD refers to: the values of the label `kind`.
+pub const REFERENCED: [&str; 5] = ["data", "entry", "inventory", "rollup", "compaction"];
 
 /// Parts of a publish: the values of the label `stage`.
 pub const STAGES: [&str; 3] = ["data", "entry", "cas"];
@@ -57,6 +61,10 @@ pub struct Metrics {
     pub compaction_lag: IntGaugeVec,
     /// Early stops, by `actor` and `reason`.
     pub gc_stopped_total: IntCounterVec,
+    /// Runs of an actor of the background, by `actor`, early stops included.
+    pub actor_runs_total: IntCounterVec,
+    /// 1 once an integrity failure turned all actors off, until a restart.
+    pub actors_off: IntGauge,
     /// Orphans deleted by reconciliation.
     pub reconcile_deleted_total: IntCounter,
     /// Unreachable objects in the last listing.
@@ -119,6 +127,8 @@ impl Metrics {
                 "Actors that stopped early.",
                 &["actor", "reason"],
             ),
+            actor_runs_total: make.counters("actor_runs_total", "Runs of an actor.", &["actor"]),
+            actors_off: make.gauge("actors_off", "1 if an integrity failure turned all actors off."),
             reconcile_deleted_total: make.counter("reconcile_deleted_total", "Orphans deleted."),
             orphans_seen: make.gauge("orphans_seen", "Unreachable objects in the last listing."),
             probe_result: make.gauges("probe_result", "The last probe: 1 passed.", &["check"]),
@@ -145,6 +155,15 @@ impl Metrics {
         }
         for stage in STAGES {
             self.publish_seconds.with_label_values(&[stage]);
+        }
+        for kind in REFERENCED {
+            self.missing_referenced_total.with_label_values(&[kind]);
+        }
+        for actor in Actor::ALL.map(Actor::name) {
+            self.actor_runs_total.with_label_values(&[actor]);
+            for reason in StopReason::ALL.map(StopReason::name) {
+                self.gc_stopped_total.with_label_values(&[actor, reason]);
+            }
         }
         for unit in ["objects", "seqs"] {
             self.compaction_lag.with_label_values(&[unit]);
@@ -232,6 +251,8 @@ mod tests {
             r#"deltaforge_sink_s3_cas_conflicts{intent="acquire",pipeline="orders",sink="s3"} 0"#,
             r#"deltaforge_sink_s3_compaction_lag{pipeline="orders",sink="s3",unit="objects"} 0"#,
             r#"deltaforge_sink_s3_fenced_total{pipeline="orders",sink="s3"} 0"#,
+            r#"deltaforge_sink_s3_missing_referenced_total{kind="data",pipeline="orders",sink="s3"} 0"#,
+            r#"deltaforge_sink_s3_gc_stopped_total{actor="reconcile",pipeline="orders",reason="brake",sink="s3"} 0"#,
             r#"deltaforge_sink_s3_publish_seconds_count{pipeline="orders",sink="s3",stage="cas"} 0"#,
         ] {
             assert!(lines.iter().any(|found| found == line), "{line} in {lines:#?}");

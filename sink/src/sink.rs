@@ -37,7 +37,7 @@ mod task;
 
 pub use keeper::Keeper;
 use status::Shared;
-pub use status::Status;
+pub use status::{ActorStatus, LeaseStatus, Status};
 use task::{Committer, Item, Upload};
 
 /// How a sink is set up. Made by [`Settings::new`], then changed field by field.
@@ -438,7 +438,7 @@ impl Sink {
     /// The operational snapshot.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.status()
+        self.shared.status().at(self.env.clock.now_ms())
     }
 
     /// Takes no more, and waits until everything that was submitted is committed; for at most

@@ -1,6 +1,42 @@
-//! Why an actor of the background stopped before it was done. After a stop nothing is deleted in that run.
+//! The actors of the background, and why one stops before it is done. After a stop nothing is deleted in that run.
 
 use crate::error::SinkError;
+
+/// One actor; the word is in logs, reports and the label `actor`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Actor {
+    /// Rolls entries up into inventories.
+    Rollup,
+    /// Marks entries that may go.
+    Mark,
+    /// Deletes marked entries.
+    Expire,
+    /// Writes adjacent objects as one.
+    Compact,
+    /// Deletes what a compaction has superseded.
+    Originals,
+    /// Deletes orphans.
+    Reconcile,
+}
+
+impl Actor {
+    /// All of them, in the order of a round: each finds what the ones before it have made possible.
+    pub const ALL: [Self; 6] =
+        [Self::Rollup, Self::Mark, Self::Expire, Self::Compact, Self::Originals, Self::Reconcile];
+
+    /// Its word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rollup => "rollup",
+            Self::Mark => "mark",
+            Self::Expire => "expire",
+            Self::Compact => "compact",
+            Self::Originals => "originals",
+            Self::Reconcile => "reconcile",
+        }
+    }
+}
 
 /// Why; the word is in logs, reports and the label `reason` of `deltaforge_sink_s3_gc_stopped_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

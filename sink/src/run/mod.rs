@@ -1,6 +1,7 @@
 //! Verbs of the protocol, done: gather, plan, apply, and what an answer of the store means.
 
 pub mod acquire;
+pub mod actors;
 pub mod compact;
 pub mod create;
 pub mod gc;

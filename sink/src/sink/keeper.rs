@@ -62,7 +62,17 @@ impl Keeper {
     /// The operational snapshot.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.status()
+        self.shared.status().at(self.env.clock.now_ms())
+    }
+
+    /// Notes whether an actor is turned on.
+    pub(crate) fn turned(&self, actor: &'static str, on: bool) {
+        self.shared.turned(actor, on);
+    }
+
+    /// Notes that an actor ran, and why it stopped early if it did.
+    pub(crate) fn ran(&self, actor: &'static str, stopped: Option<&Stopped>) {
+        self.shared.ran(actor, self.env.clock.now_ms(), stopped);
     }
 
     /// Waits until no other actor works, and keeps the others waiting until the guard is dropped.

@@ -1,5 +1,7 @@
 //! What a running sink tells of itself, and whether it still runs.
 
+use std::collections::BTreeMap;
+
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -8,6 +10,7 @@ use crate::error::SinkError;
 use crate::metrics::Metrics;
 use crate::model::head::{Head, RollupRef};
 use crate::model::ids::{Digest, WriterId};
+use crate::stop::Stopped;
 
 /// The operational snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,23 +27,68 @@ pub struct Status {
     pub watermark: Option<Digest>,
     /// Its type.
     pub watermark_type: Option<String>,
+    /// Generation of the current rollup; 0 without one.
+    pub rollup_generation: u64,
     /// The last entry that the current rollup covers; 0 without one.
     pub rollup_end_seq: u64,
+    /// When it was published, in milliseconds since 1970 by its writer's clock.
+    pub rollup_published_at_ms: Option<u64>,
+    /// How long ago that is, in milliseconds.
+    pub rollup_age_ms: Option<u64>,
     /// The last entry that the rollup before it covers; 0 without one.
     pub prev_rollup_end_seq: u64,
     /// The last entry that may be collected.
     pub gc_horizon: u64,
     /// The first entry that must exist.
     pub entry_floor: u64,
+    /// The right to delete orphans, if somebody has it.
+    pub lease: Option<LeaseStatus>,
     /// Batches that are queued or being written.
     pub in_flight: u64,
     /// Another process took over.
     pub fenced: bool,
     /// Why the sink stopped, if it did.
     pub last_error: Option<String>,
+    /// The actors of the background, by name; none where none were started.
+    pub actors: BTreeMap<&'static str, ActorStatus>,
+}
+
+/// Who may delete orphans.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeaseStatus {
+    /// Its actor.
+    pub actor: String,
+    /// The epoch of its holder.
+    pub epoch: u64,
+    /// How long it holds, in milliseconds.
+    pub ttl_ms: u64,
+}
+
+/// What one actor of the background did last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ActorStatus {
+    /// Whether it is turned on.
+    pub on: bool,
+    /// Runs of it, early stops included.
+    pub runs: u64,
+    /// When the last one ended, in milliseconds since 1970.
+    pub last_run_ms: Option<u64>,
+    /// When it stopped early the last time.
+    pub last_stop_ms: Option<u64>,
+    /// Why, as a word of `gc_stopped_total`.
+    pub last_stop_reason: Option<&'static str>,
+    /// What was seen.
+    pub last_stop_detail: Option<String>,
 }
 
 impl Status {
+    /// The same at `now_ms`, which ages the rollup.
+    #[must_use]
+    pub fn at(self, now_ms: u64) -> Self {
+        let rollup_age_ms = self.rollup_published_at_ms.map(|at| now_ms.saturating_sub(at));
+        Self { rollup_age_ms, ..self }
+    }
+
     /// Of HEAD alone, as a reader sees it.
     #[must_use]
     pub fn of_head(head: &Head) -> Self {
@@ -52,13 +100,22 @@ impl Status {
             rev: head.rev,
             watermark: head.watermark.as_ref().map(|watermark| watermark.digest),
             watermark_type: head.watermark.as_ref().map(|watermark| watermark.position_type.clone()),
+            rollup_generation: head.rollup.as_ref().map_or(0, |rollup| rollup.generation),
             rollup_end_seq: end(&head.rollup),
+            rollup_published_at_ms: head.rollup.as_ref().map(|rollup| rollup.published_at_ms),
+            rollup_age_ms: None,
             prev_rollup_end_seq: end(&head.prev_rollup),
             gc_horizon: end(&head.prev_rollup),
             entry_floor: head.entry_floor,
+            lease: head.lease.as_ref().map(|lease| LeaseStatus {
+                actor: lease.actor.clone(),
+                epoch: lease.epoch,
+                ttl_ms: lease.ttl_ms,
+            }),
             in_flight: 0,
             fenced: false,
             last_error: None,
+            actors: BTreeMap::new(),
         }
     }
 }
@@ -129,9 +186,26 @@ impl Shared {
     pub(super) fn committed(&self, head: &Head) {
         export(&self.metrics, head);
         let mut state = self.state.lock();
-        let in_flight = state.status.in_flight;
-        state.status =
-            Status { in_flight, last_error: state.status.last_error.take(), ..Status::of_head(head) };
+        let before = &mut state.status;
+        let (in_flight, last_error) = (before.in_flight, before.last_error.take());
+        let actors = std::mem::take(&mut before.actors);
+        state.status = Status { in_flight, last_error, actors, ..Status::of_head(head) };
+    }
+
+    pub(super) fn turned(&self, actor: &'static str, on: bool) {
+        self.state.lock().status.actors.entry(actor).or_default().on = on;
+    }
+
+    pub(super) fn ran(&self, actor: &'static str, now_ms: u64, stopped: Option<&Stopped>) {
+        let mut state = self.state.lock();
+        let status = state.status.actors.entry(actor).or_default();
+        status.runs += 1;
+        status.last_run_ms = Some(now_ms);
+        if let Some(stopped) = stopped {
+            status.last_stop_ms = Some(now_ms);
+            status.last_stop_reason = Some(stopped.reason.name());
+            status.last_stop_detail = Some(stopped.detail.clone());
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `assay-sink` as a process: what goes in, what comes out, how it ends, and what survives its end.
 
+mod actors;
 #[cfg(feature = "protocol-points")]
 mod points;
 mod rig;

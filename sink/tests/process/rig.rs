@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use assay_server::{Deviation, Server};
 use serde_json::Value;
+use sinks::store::{Access, Outcome, S3Settings, S3Store, Store as _};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -103,6 +104,16 @@ impl Rig {
         let text = String::from_utf8(output.stdout).expect("UTF-8");
         let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a row"));
         rows.map(|row| row["row"]["after"]["id"].as_u64().expect("an id")).collect()
+    }
+
+    /// How many keys begin with `prefix`.
+    pub(crate) async fn count(&self, prefix: &str) -> usize {
+        let access = Access::keys(self.server.access_key(), self.server.secret_key(), None);
+        let bucket =
+            S3Settings::new(Some(self.server.endpoint().to_owned()), self.server.region(), "my-bucket");
+        let store = S3Store::new(&bucket, &access).expect("settings of a running server");
+        let Outcome::Done(page) = store.list(prefix, None, 1000).await else { panic!("a listing") };
+        page.objects.len()
     }
 
     pub(crate) fn run(&self) -> Running {

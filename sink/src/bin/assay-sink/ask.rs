@@ -64,7 +64,9 @@ impl Ask {
         let found = recover(&opened.env, &opened.config.root, Depth::Manifest, &opened.patience()).await?;
         let answer = StatusAnswer {
             root: opened.config.root.as_str().to_owned(),
-            status: found.as_ref().map(|found| Status::of_head(&found.view.head)),
+            status: found
+                .as_ref()
+                .map(|found| Status::of_head(&found.view.head).at(opened.env.clock.now_ms())),
             position: found.as_ref().and_then(|found| found.position.as_ref()).map(PositionRecord::from),
         };
         if self.json {

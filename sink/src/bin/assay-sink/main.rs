@@ -6,9 +6,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use sinks::config::ConfigError;
 use sinks::error::SinkError;
+use sinks::stop::Actor;
 use sinks::store::SettingsError;
 use tracing_subscriber::filter::LevelFilter;
 
+mod actors;
 mod ask;
 mod digest;
 mod input;
@@ -43,9 +45,9 @@ the rest of AWS's default chain. Answers go to standard output, logs to standard
 
 Exit codes:
   0    done; of run, the input ended or SIGTERM came, and all of it is acknowledged
-  1    refused: the provider failed the probe
+  1    refused: the provider failed the probe, another process owns the stream, or the brake
   2    usage or configuration, or an event that can't be taken
-  3    inconclusive: the probe could not be finished
+  3    inconclusive: the probe could not be finished, or an actor stopped in doubt
   4    a fault of the sink itself
   5    integrity alarm: the bucket does not hold what it must; page
   6    fenced: another process owns the pipeline
@@ -84,6 +86,14 @@ enum Command {
     Verify(ask::Verify),
     /// Committed rows in order, table by table
     Read(read::Read),
+    /// Mark entries that may go, delete marked ones, delete originals that a compaction superseded
+    Gc(actors::Gc),
+    /// Write adjacent objects of a table as one
+    Compact(actors::Once),
+    /// Delete orphans: objects that HEAD does not reach
+    Reconcile(actors::Once),
+    /// Roll entries up into inventories
+    Rollup(actors::Once),
     /// The digest of a position: what stands behind wm2- in a key
     Digest(digest::Digest),
 }
@@ -132,6 +142,10 @@ fn main() -> ExitCode {
             Command::Status(ask) => ask.status().await,
             Command::Verify(verify) => verify.run().await,
             Command::Read(read) => read.run().await,
+            Command::Gc(gc) => gc.run().await,
+            Command::Compact(once) => once.run(&[Actor::Compact]).await,
+            Command::Reconcile(once) => once.run(&[Actor::Reconcile]).await,
+            Command::Rollup(once) => once.run(&[Actor::Rollup]).await,
             Command::Digest(digest) => digest.run(),
         }
     });

@@ -11,6 +11,7 @@ use sinks::config::{Config, Durability};
 use sinks::endpoint::{Endpoint, StatusText};
 use sinks::error::SinkError;
 use sinks::metrics::Metrics;
+use sinks::run::actors::{Actors, Background, Cadence};
 use sinks::sink::{Ack, Batch, Settings, Sink, Ticket};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -35,6 +36,9 @@ pub(crate) struct Run {
 const UNANSWERED: &str =
     "the store gave no answer to the last writes; the next start finds out what became of them";
 
+/// How long an orderly end waits for the actor that works: what it leaves is as after a crash.
+const LAST_ACTOR: Duration = Duration::from_secs(10);
+
 const TWICE: &str = "interrupted a second time; the next start finds out what became of the last writes";
 
 impl Run {
@@ -47,13 +51,8 @@ impl Run {
         if opened.config.durability == Durability::LegacyRolling {
             return rolling::run(&opened, &metrics, &watched, &mut stop).await;
         }
-        // Before anything else is asked of the bucket, on every start.
-        let report = probe(&opened, &[], &mut stop).await?;
-        report.count(&metrics);
-        if report.exit_code() != DONE {
-            eprint!("{report}");
-            let code = report.exit_code();
-            return if code == INTERRUPTED { Ok(code) } else { Err(Failure::new(code, refusal(code))) };
+        if let Some(code) = cleared(&opened, &metrics, &mut stop).await? {
+            return Ok(code);
         }
         let sink = tokio::select! {
             code = stop.asked(1) => return Ok(code),
@@ -64,12 +63,36 @@ impl Run {
             Some(sink) => serde_json::to_string(&sink.status()).unwrap_or_default(),
             None => NOTHING.to_owned(),
         }));
+        let config = &opened.config;
+        let background = Background::start(sink.keeper(), Actors::of(config), Cadence::of(&config.lifecycle));
         let result = deliver(&opened, &sink, &metrics, &mut stop).await;
         drop(endpoint);
+        tokio::select! {
+            () = background.stop(LAST_ACTOR) => {}
+            _ = stop.asked(2) => {}
+        }
         let closed = close(sink, &opened.config, &mut stop).await;
         match (result, closed) {
             (Err(failure), _) | (Ok(_), Err(failure)) => Err(failure),
             (Ok(code), Ok(())) => Ok(code),
+        }
+    }
+}
+
+/// Probes, before anything else is asked of the bucket and on every start. Nothing comes back if it is fit; a code
+/// if a signal came first.
+pub(crate) async fn cleared(
+    opened: &Opened,
+    metrics: &Metrics,
+    stop: &mut Stop,
+) -> Result<Option<u8>, Failure> {
+    let report = probe(opened, &[], stop).await?;
+    report.count(metrics);
+    match report.exit_code() {
+        DONE => Ok(None),
+        code => {
+            eprint!("{report}");
+            if code == INTERRUPTED { Ok(Some(code)) } else { Err(Failure::new(code, refusal(code))) }
         }
     }
 }
@@ -102,7 +125,8 @@ async fn listen(config: &Config, metrics: &Metrics, watched: &Watched) -> Result
     Ok(Some(endpoint))
 }
 
-fn settings(config: &Config, metrics: &Metrics) -> Settings {
+/// A sink as it is configured.
+pub(crate) fn settings(config: &Config, metrics: &Metrics) -> Settings {
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     Settings {
         checkpoint: Some(config.local_checkpoint.clone()),
