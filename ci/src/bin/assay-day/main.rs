@@ -1,0 +1,476 @@
+//! A day in ten minutes: one sink at a time publishes with every background actor on and short windows, is killed
+//! with SIGKILL at random, and now and then loses the stream to another host. At the end the bucket is judged.
+
+mod census;
+mod life;
+mod plot;
+mod source;
+mod verdict;
+
+use assay_ci::clock;
+use assay_ci::process::client;
+use assay_server::{Journal, Server};
+use census::{Harvest, Sample};
+use clap::Parser;
+use life::{Life, Programs};
+use serde_json::json;
+use source::Source;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::process::Command;
+use tokio::time::sleep;
+use verdict::Bounds;
+
+/// Runs a day of the durable sink, and judges what is left of it.
+#[derive(Parser)]
+struct Options {
+    /// The program `assay-sink`.
+    #[arg(long)]
+    sink: PathBuf,
+    /// The program `assay-oracle`.
+    #[arg(long)]
+    oracle: PathBuf,
+    /// Every choice follows from it; where a kill strikes depends on the machine as well.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Batches, one transaction each.
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(20..=100_000))]
+    batches: u64,
+    /// Seconds over which the source hands them out.
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(10..=86_400))]
+    seconds: u64,
+    /// Mean time of a life, in milliseconds: half to one and a half of it.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1_000..=3_600_000))]
+    kill_ms: u64,
+    /// Where the picture goes.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+    /// Where samples and figures go, as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// Lives in a hundred that end by a takeover instead of a kill.
+const TAKEOVERS: u32 = 25;
+
+/// Transactions that are handed out again by each life: a source starts over from before its last acknowledgement.
+const OVERLAP: u64 = 3;
+
+/// Transactions that may wait for their acknowledgement.
+const AHEAD: u64 = 40;
+
+/// How long a whole day may take beyond its seconds.
+const SLACK: Duration = Duration::from_secs(900);
+
+/// At rest for at least so long, which is longer than the grace and two rounds of reconciliation.
+const QUIET: Duration = Duration::from_secs(12);
+
+/// How long the actors may take to clear away what the day has left.
+const EVENING: Duration = Duration::from_secs(600);
+
+const PIPELINE: &str = "\
+pipeline: orders
+source: {id: shop, position: pg-lsn, system_identifier: 7301, timeline: 1}
+sinks:
+  - type: s3
+    bucket: lake
+    prefix: day
+    batch: {max_transactions: 1}
+    send_timeout_ms: 2000
+    request_timeout_ms: 1500
+    connect_timeout_ms: 1000
+    max_clock_skew_ms: 1500
+    actors_every_ms: 300
+    rollup_every_entries: 25
+    rollup_every_ms: 5000
+    safety_window_ms: 0
+    expire_entries: true
+    compact: true
+    compaction: {min_inputs: 4, target_bytes: 32768}
+    delete_originals: true
+    originals_retention_ms: 0
+    reconcile: true
+    reconcile_every_ms: 2000
+    grace_period_ms: 4000
+    brake: {percent: 100}
+metrics: {listen: 'off'}
+";
+
+/// What is going on, for the samples beside it.
+#[derive(Debug, Default)]
+struct Progress {
+    acknowledged: u64,
+    harvest: Harvest,
+    samples: Vec<Sample>,
+}
+
+/// What the day was.
+#[derive(Debug, Default)]
+struct Day {
+    lives: u32,
+    kills: Vec<u64>,
+    takeovers: Vec<u64>,
+    findings: Vec<String>,
+}
+
+struct Show<'a> {
+    options: &'a Options,
+    programs: Programs,
+    hosts: [PathBuf; 2],
+    source: Source,
+    random: fastrand::Rng,
+    progress: Arc<Mutex<Progress>>,
+    began: Instant,
+    day: Day,
+}
+
+impl Show<'_> {
+    fn at_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.progress.lock().map_or(0, |progress| progress.acknowledged)
+    }
+
+    fn heard(&self, place: Option<u64>) {
+        if let (Some(place), Ok(mut progress)) = (place, self.progress.lock()) {
+            progress.acknowledged = progress.acknowledged.max(place);
+        }
+    }
+
+    /// How many transactions the source has by now.
+    fn due(&self) -> u64 {
+        let whole_ms = 1000 * self.options.seconds;
+        (self.at_ms().min(whole_ms) * self.options.batches / whole_ms).max(1)
+    }
+
+    /// Lives, one after the other, until everything is acknowledged.
+    async fn lives(&mut self) -> Result<(), String> {
+        let (mut host, mut running) = (0, None);
+        while self.acknowledged() < self.options.batches && self.day.findings.is_empty() {
+            if self.began.elapsed() > Duration::from_secs(self.options.seconds) + SLACK {
+                let (done, all) = (self.acknowledged(), self.options.batches);
+                return Err(format!(
+                    "only {done} of {all} batches were acknowledged within {SLACK:?} more than planned"
+                ));
+            }
+            let life = match running.take() {
+                Some(life) => life,
+                None => Life::start(&self.programs, &self.hosts[host])?,
+            };
+            self.day.lives += 1;
+            let mean = self.options.kill_ms;
+            let lives_for = Duration::from_millis(self.random.u64(mean / 2..=mean * 3 / 2));
+            match self.feed(life, lives_for).await? {
+                None => {}
+                Some(life) if self.random.u32(..100) < TAKEOVERS => {
+                    host = 1 - host;
+                    running = Some(self.take_over(life, host).await?);
+                }
+                Some(life) => {
+                    self.day.kills.push(self.at_ms());
+                    let rest = life.kill().await?;
+                    self.heard(rest);
+                    // A supervisor may start it anywhere.
+                    host = self.random.usize(..2);
+                }
+            }
+        }
+        if let Some(life) = running {
+            self.close(life).await?;
+        }
+        Ok(())
+    }
+
+    /// Feeds a life as the source has transactions; it comes back if it is still running when its time is over.
+    async fn feed(&mut self, mut life: Life, lives_for: Duration) -> Result<Option<Life>, String> {
+        let ends = clock::now() + lives_for;
+        let mut next = self.acknowledged().saturating_sub(OVERLAP) + 1;
+        loop {
+            let place = life.acknowledged();
+            self.heard(place);
+            if let Some(code) = life.ended()? {
+                self.day.findings.push(format!("a life ended by itself with exit code {code}"));
+                return Ok(None);
+            }
+            if self.acknowledged() >= self.options.batches {
+                self.close(life).await?;
+                return Ok(None);
+            }
+            if clock::now() >= ends {
+                return Ok(Some(life));
+            }
+            let upto = self.due().min(self.acknowledged() + AHEAD);
+            while next <= upto {
+                if !life.feed(&self.source.transaction(next).lines).await {
+                    break;
+                }
+                next += 1;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Another host takes the stream away from a running life, which must end fenced.
+    async fn take_over(&mut self, mut first: Life, host: usize) -> Result<Life, String> {
+        self.day.takeovers.push(self.at_ms());
+        let mut second = Life::start(&self.programs, &self.hosts[host])?;
+        let from = self.acknowledged().saturating_sub(OVERLAP) + 1;
+        let until = clock::now() + Duration::from_secs(60);
+        let mut next = from;
+        // Both see the source, as two supervisors that contend would have it.
+        while first.ended()?.is_none() && clock::now() < until {
+            let lines = self.source.transaction(next).lines;
+            first.feed(&lines).await;
+            second.feed(&lines).await;
+            next = (next + 1).min(self.options.batches);
+            let place = second.acknowledged();
+            self.heard(place);
+            sleep(Duration::from_millis(100)).await;
+        }
+        match first.ended()? {
+            Some(6) => {}
+            Some(code) => {
+                self.day.findings.push(format!("the older of two owners ended with exit code {code}, not 6"))
+            }
+            None => self.day.findings.push("the older of two owners did not end".to_owned()),
+        }
+        let rest = first.kill().await?;
+        self.heard(rest);
+        Ok(second)
+    }
+
+    async fn close(&mut self, life: Life) -> Result<(), String> {
+        let (code, rest) = life.close().await?;
+        self.heard(rest);
+        if code != 0 {
+            self.day.findings.push(format!("the last life ended with exit code {code}"));
+        }
+        Ok(())
+    }
+
+    /// One more life without anything to write: its actors clear away what the day has left.
+    async fn evening(&mut self) -> Result<(), String> {
+        let mut life = Life::start(&self.programs, &self.hosts[0])?;
+        let began = clock::now();
+        while began.elapsed() < EVENING {
+            sleep(QUIET).await;
+            if let Some(code) = life.ended()? {
+                self.day.findings.push(format!("the evening ended by itself with exit code {code}"));
+                return Ok(());
+            }
+            let last =
+                self.progress.lock().map(|progress| progress.samples.last().cloned()).unwrap_or_default();
+            let settled = last.is_some_and(|last| bounds(&last).hold(&last));
+            if settled && verdict::orphans(&self.programs, &self.hosts[0]).await? == 0 {
+                break;
+            }
+        }
+        self.close(life).await
+    }
+}
+
+/// A table has outputs of half the target and more, and a tail that is too short to be compacted.
+const fn bounds(last: &Sample) -> Bounds {
+    Bounds { objects: last.written_bytes / 16_384 + 3 * 16, entries: 4 * 25 }
+}
+
+/// Reads the journal in a thread of its own: it remembers the last requests only.
+fn harvest(journal: &Journal, progress: &Mutex<Progress>, done: &AtomicBool) {
+    let mut last = false;
+    while !last {
+        last = done.load(Ordering::Acquire);
+        if let Ok(mut progress) = progress.lock() {
+            progress.harvest.gather(journal);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Lists the bucket every other second.
+async fn watch(
+    server: (String, String, String),
+    progress: Arc<Mutex<Progress>>,
+    began: Instant,
+) -> Result<(), String> {
+    let bucket = client(&server.0, &server.1, &server.2, "lake")?;
+    loop {
+        let sampled = census::sample(&bucket).await?;
+        if let Ok(mut progress) = progress.lock() {
+            let at_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let sample = Sample { at_ms, acknowledged: progress.acknowledged, ..sampled };
+            let sample = progress.harvest.written(sample);
+            progress.samples.push(sample);
+        }
+        sleep(Duration::from_secs(2)).await;
+    }
+}
+
+async fn run(options: &Options, scratch: &Path) -> Result<Day, String> {
+    let text = |why: std::io::Error| why.to_string();
+    let server = Server::builder()
+        .bucket("lake")
+        .data(scratch.join("server"))
+        .start()
+        .await
+        .map_err(|why| why.to_string())?;
+    let hosts = ["a", "b"].map(|name| scratch.join(name));
+    hosts.iter().try_for_each(std::fs::create_dir).map_err(text)?;
+    let config = scratch.join("pipeline.yaml");
+    std::fs::write(&config, PIPELINE).map_err(text)?;
+    let keys = (server.endpoint().to_owned(), server.access_key().to_owned(), server.secret_key().to_owned());
+    let environment = vec![
+        ("AWS_ACCESS_KEY_ID", keys.1.clone()),
+        ("AWS_SECRET_ACCESS_KEY", keys.2.clone()),
+        ("AWS_REGION", server.region().to_owned()),
+        ("AWS_ENDPOINT_URL", keys.0.clone()),
+        ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
+    ];
+    let absolute = |path: &Path| std::path::absolute(path).map_err(|why| why.to_string());
+    let (sink, judge) = (absolute(&options.sink)?, absolute(&options.oracle)?);
+    let progress: Arc<Mutex<Progress>> = Arc::default();
+    let began = clock::now();
+    let done = Arc::new(AtomicBool::new(false));
+    let harvesting = {
+        let (journal, progress, done) = (server.journal(), Arc::clone(&progress), Arc::clone(&done));
+        std::thread::spawn(move || harvest(&journal, &progress, &done))
+    };
+    let mut watching = tokio::spawn(watch(keys.clone(), Arc::clone(&progress), began));
+    let mut show = Show {
+        options,
+        programs: Programs { sink, environment: environment.clone(), config },
+        hosts,
+        source: Source { seed: options.seed },
+        random: fastrand::Rng::with_seed(options.seed),
+        progress: Arc::clone(&progress),
+        began,
+        day: Day::default(),
+    };
+    tokio::select! {
+        lived = show.lives() => lived?,
+        ended = &mut watching => ended.map_err(|why| why.to_string())??,
+    }
+    if show.day.findings.is_empty() {
+        show.evening().await?;
+    }
+    sleep(Duration::from_secs(3)).await; // one more sample of what is at rest
+    watching.abort();
+    let expected = scratch.join("expected.jsonl");
+    let rows: String = (1..=options.batches).map(|n| show.source.transaction(n).expected).collect();
+    std::fs::write(&expected, rows).map_err(text)?;
+    let mut oracle = Command::new(judge);
+    oracle.args([
+        "durable",
+        "--endpoint",
+        &keys.0,
+        "--bucket",
+        "lake",
+        "--prefix",
+        "day",
+        "--pipeline",
+        "orders",
+    ]);
+    oracle.arg("--json").arg("--expected").arg(&expected).envs(environment);
+    done.store(true, Ordering::Release);
+    harvesting.join().map_err(|_| "the journal could not be read".to_owned())?;
+    let done =
+        progress.lock().map(|mut progress| std::mem::take(&mut *progress)).map_err(|why| why.to_string())?;
+    let last = done.samples.last().cloned().unwrap_or_default();
+    let Show { programs, hosts, mut day, .. } = show;
+    let (findings, statistics) =
+        verdict::judge(&programs, &hosts[0], &mut oracle, &done.harvest, &last, bounds(&last)).await?;
+    day.findings.extend(findings);
+    tell(options, &day, &done, &last, &statistics, began.elapsed())?;
+    Ok(day)
+}
+
+/// Figures for people, and for programs if a place is named.
+fn tell(
+    options: &Options,
+    day: &Day,
+    done: &Progress,
+    last: &Sample,
+    statistics: &serde_json::Value,
+    took: Duration,
+) -> Result<(), String> {
+    let peak = |value: fn(&Sample) -> u64| done.samples.iter().map(value).max().unwrap_or(0);
+    let deleted = |part: &str| done.harvest.deleted.iter().filter(|key| key.contains(part)).count();
+    let rows: u64 = statistics["rows"]
+        .as_object()
+        .map_or(0, |rows| rows.values().filter_map(serde_json::Value::as_u64).sum());
+    let for_ever = &statistics["kept_for_ever"];
+    println!("| figure | value |\n| --- | ---: |");
+    for (what, value) in [
+        ("batches acknowledged", done.acknowledged.to_string()),
+        ("rows, each there once and in order", rows.to_string()),
+        ("seconds", took.as_secs().to_string()),
+        ("lives", day.lives.to_string()),
+        ("kill -9", day.kills.len().to_string()),
+        ("takeovers", day.takeovers.len().to_string()),
+        ("epoch at the end", statistics["epoch"].to_string()),
+        ("data objects written", last.written.to_string()),
+        (
+            "data objects there: most, at the end",
+            format!("{}, {}", peak(|s| s.originals + s.compacted), last.originals + last.compacted),
+        ),
+        ("data bytes written", last.written_bytes.to_string()),
+        ("data bytes there: most, at the end", format!("{}, {}", peak(|s| s.data_bytes), last.data_bytes)),
+        ("entries there: most, at the end", format!("{}, {}", peak(|s| s.entries), last.entries)),
+        (
+            "deleted entries, originals, outputs",
+            format!("{}, {}, {}", deleted("/entries/"), deleted("/wm2-"), deleted("/compacted/")),
+        ),
+        ("unreachable data objects and entries left", statistics["orphans"].to_string()),
+        ("kept for ever: rollups", for_ever["rollups"].to_string()),
+        ("kept for ever: inventories", for_ever["inventories"].to_string()),
+        ("kept for ever: marks", for_ever["marks"].to_string()),
+        ("kept for ever: compaction records", for_ever["compactions"].to_string()),
+    ] {
+        println!("| {what} | {value} |");
+    }
+    let text = |why: std::io::Error| why.to_string();
+    if let Some(path) = &options.svg {
+        std::fs::write(path, plot::svg(&done.samples, &day.kills, &day.takeovers)).map_err(text)?;
+    }
+    if let Some(path) = &options.json {
+        let all = json!({"seed": options.seed, "samples": done.samples, "statistics": statistics,
+            "kills": day.kills, "takeovers": day.takeovers, "findings": day.findings});
+        std::fs::write(path, format!("{all}\n")).map_err(text)?;
+    }
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let options = Options::parse();
+    let replay = format!(
+        "ci/day/run --seed {} --batches {} --seconds {} --kill-ms {}",
+        options.seed, options.batches, options.seconds, options.kill_ms
+    );
+    println!("day: again with {replay}");
+    let scratch = match tempfile::tempdir() {
+        Ok(scratch) => scratch,
+        Err(why) => {
+            eprintln!("day: no temporary directory: {why}");
+            return ExitCode::from(4);
+        }
+    };
+    let (code, why) = match run(&options, scratch.path()).await {
+        Err(why) => (7, vec![why]),
+        Ok(day) if !day.findings.is_empty() => (1, day.findings),
+        Ok(day) if day.kills.is_empty() || day.takeovers.is_empty() => {
+            (3, vec!["nothing is proven without a kill and a takeover: give it more time".to_owned()])
+        }
+        Ok(_) => (0, Vec::new()),
+    };
+    why.iter().for_each(|why| eprintln!("day: {why}"));
+    if code != 0 {
+        let kept = scratch.keep();
+        eprintln!("day: kept: {}; again with {replay}", kept.display());
+    }
+    ExitCode::from(code)
+}
