@@ -13,7 +13,7 @@ use sinks::stop::{Actor, Stopped};
 use tokio::time::{Duration, Instant, MissedTickBehavior};
 
 use crate::open::{Opened, Pipeline};
-use crate::run::{cleared, settings};
+use crate::run::cleared;
 use crate::stop::Stop;
 use crate::{DONE, Failure, REFUSED, USAGE, print, print_json};
 
@@ -118,12 +118,13 @@ impl Once {
             unowned(&opened).await?;
         }
         let metrics = Metrics::new(&opened.config.pipeline, &opened.config.sink);
-        if let Some(code) = cleared(&opened, &metrics, &mut stop).await? {
-            return Ok(code);
-        }
+        let settings = match cleared(&opened, &metrics, &mut stop).await? {
+            Ok(settings) => settings,
+            Err(code) => return Ok(code),
+        };
         let sink = tokio::select! {
             code = stop.asked(1) => return Ok(code),
-            sink = Sink::start(opened.env.clone(), settings(&opened.config, &metrics)) => sink?,
+            sink = Sink::start(opened.env.clone(), settings) => sink?,
         };
         let worked = tokio::select! {
             code = stop.asked(1) => Ok(code),

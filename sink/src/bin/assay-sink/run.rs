@@ -51,12 +51,13 @@ impl Run {
         if opened.config.durability == Durability::LegacyRolling {
             return rolling::run(&opened, &metrics, &watched, &mut stop).await;
         }
-        if let Some(code) = cleared(&opened, &metrics, &mut stop).await? {
-            return Ok(code);
-        }
+        let settings = match cleared(&opened, &metrics, &mut stop).await? {
+            Ok(settings) => settings,
+            Err(code) => return Ok(code),
+        };
         let sink = tokio::select! {
             code = stop.asked(1) => return Ok(code),
-            sink = Sink::start(opened.env.clone(), settings(&opened.config, &metrics)) => Arc::new(sink?),
+            sink = Sink::start(opened.env.clone(), settings) => Arc::new(sink?),
         };
         let shown = Arc::downgrade(&sink);
         *watched.lock() = Some(Arc::new(move || match shown.upgrade() {
@@ -79,20 +80,23 @@ impl Run {
     }
 }
 
-/// Probes, before anything else is asked of the bucket and on every start. Nothing comes back if it is fit; a code
-/// if a signal came first.
+/// Probes, before anything else is asked of the bucket and on every start. How the sink is set up comes back
+/// if the bucket is fit; a code if a signal came first.
 pub(crate) async fn cleared(
     opened: &Opened,
     metrics: &Metrics,
     stop: &mut Stop,
-) -> Result<Option<u8>, Failure> {
+) -> Result<Result<Settings, u8>, Failure> {
     let report = probe(opened, &[], stop).await?;
     report.count(metrics);
     match report.exit_code() {
-        DONE => Ok(None),
+        DONE => {
+            let conditional_deletes = report.conditional_deletes();
+            Ok(Ok(Settings { conditional_deletes, ..settings(&opened.config, metrics) }))
+        }
         code => {
             eprint!("{report}");
-            if code == INTERRUPTED { Ok(Some(code)) } else { Err(Failure::new(code, refusal(code))) }
+            if code == INTERRUPTED { Ok(Err(code)) } else { Err(Failure::new(code, refusal(code))) }
         }
     }
 }
@@ -126,7 +130,7 @@ async fn listen(config: &Config, metrics: &Metrics, watched: &Watched) -> Result
 }
 
 /// A sink as it is configured.
-pub(crate) fn settings(config: &Config, metrics: &Metrics) -> Settings {
+fn settings(config: &Config, metrics: &Metrics) -> Settings {
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     Settings {
         checkpoint: Some(config.local_checkpoint.clone()),
