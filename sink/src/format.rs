@@ -1,10 +1,12 @@
-//! Rows to the bytes of a data object: JSON Lines, plain or compressed.
+//! Rows to the bytes of a data object: JSON Lines, plain or compressed, or Parquet.
 //!
 //! An object holds one table's rows of one batch, in the order of events, each as the line that
 //! [`Row`] made, with a line feed behind each. A row's canonical bytes are that
 //! line without the line feed. The same rows give the same object everywhere: levels are fixed, and no header
 //! holds a time or a name, so that a replay writes the same key.
 
+mod columns;
+mod parquet;
 mod read;
 mod rows;
 mod write;
@@ -12,11 +14,14 @@ mod write;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
+pub use self::columns::Columns;
+pub use self::parquet::declared;
 pub use self::read::{DecodeError, digest, for_each_row};
 pub use self::rows::{RowDigest, row_seq_digest};
 pub use self::write::{Writer, Written};
@@ -39,11 +44,24 @@ pub enum Encoding {
     JsonlGzip,
     /// JSON Lines in Zstandard (RFC 8878).
     JsonlZstd,
+    /// Parquet without compression.
+    Parquet,
+    /// Parquet with pages in Snappy.
+    ParquetSnappy,
+    /// Parquet with pages in Zstandard.
+    ParquetZstd,
 }
 
 impl Encoding {
     /// Every one.
-    pub const ALL: [Self; 3] = [Self::Jsonl, Self::JsonlGzip, Self::JsonlZstd];
+    pub const ALL: [Self; 6] = [
+        Self::Jsonl,
+        Self::JsonlGzip,
+        Self::JsonlZstd,
+        Self::Parquet,
+        Self::ParquetSnappy,
+        Self::ParquetZstd,
+    ];
 
     /// The one of these names, as manifests and configuration have them.
     ///
@@ -56,7 +74,8 @@ impl Encoding {
             .ok_or_else(|| DecodeError::Unknown(format!("{format} {compression}")))
     }
 
-    /// The one that the extension of a key stands for: where nothing but the key was kept.
+    /// The one that the extension of a key stands for: where nothing but the key was kept. A Parquet file says
+    /// itself how it is compressed.
     ///
     /// # Errors
     /// [`DecodeError::Unknown`] for an extension of a newer release, or of none.
@@ -74,6 +93,7 @@ impl Encoding {
     pub const fn format(self) -> &'static str {
         match self {
             Self::Jsonl | Self::JsonlGzip | Self::JsonlZstd => "jsonl",
+            Self::Parquet | Self::ParquetSnappy | Self::ParquetZstd => "parquet",
         }
     }
 
@@ -81,9 +101,10 @@ impl Encoding {
     #[must_use]
     pub const fn compression(self) -> &'static str {
         match self {
-            Self::Jsonl => "none",
+            Self::Jsonl | Self::Parquet => "none",
             Self::JsonlGzip => "gzip",
-            Self::JsonlZstd => "zstd",
+            Self::ParquetSnappy => "snappy",
+            Self::JsonlZstd | Self::ParquetZstd => "zstd",
         }
     }
 
@@ -94,6 +115,7 @@ impl Encoding {
             Self::Jsonl => "jsonl",
             Self::JsonlGzip => "jsonl.gz",
             Self::JsonlZstd => "jsonl.zst",
+            Self::Parquet | Self::ParquetSnappy | Self::ParquetZstd => "parquet",
         }
     }
 }
@@ -112,6 +134,7 @@ pub fn encode(rows: &[Row], encoding: Encoding) -> EncodedObject {
             encoder.finish().expect("memory takes every byte")
         }
         Encoding::JsonlZstd => zstd::bulk::compress(&plain, ZSTD_LEVEL).expect("memory and a valid level"),
+        Encoding::Parquet | Encoding::ParquetSnappy | Encoding::ParquetZstd => typed(rows, encoding),
     };
     EncodedObject {
         namespace,
@@ -130,13 +153,29 @@ pub fn encode(rows: &[Row], encoding: Encoding) -> EncodedObject {
 /// key was recorded.
 #[must_use]
 pub fn of_key(key: &str) -> (&str, &str) {
-    let name = key.rsplit('/').next().unwrap_or_default();
-    match name.split_once('.').unwrap_or_default().1 {
-        "jsonl" => ("jsonl", "none"),
-        "jsonl.gz" => ("jsonl", "gzip"),
-        "jsonl.zst" => ("jsonl", "zstd"),
-        other => (other, "none"),
+    match Encoding::of_key(key) {
+        Ok(encoding) => (encoding.format(), encoding.compression()),
+        Err(_) => {
+            (key.rsplit('/').next().and_then(|name| name.split_once('.')).unwrap_or_default().1, "none")
+        }
     }
+}
+
+/// Parquet with the types that the rows' events brought.
+fn typed(rows: &[Row], encoding: Encoding) -> Vec<u8> {
+    let mut writer = Writer::new(encoding);
+    let mut declared: Option<&Arc<Columns>> = None;
+    for row in rows {
+        // Events of one schema share it.
+        if let Some(columns) = row.columns.as_ref()
+            && declared.is_none_or(|before| !Arc::ptr_eq(before, columns))
+        {
+            writer.declare(columns);
+            declared = Some(columns);
+        }
+        writer.push(&row.bytes);
+    }
+    writer.finish().bytes
 }
 
 fn lines(rows: &[Row]) -> Vec<u8> {
@@ -215,6 +254,7 @@ mod tests {
             table: "orders".to_owned(),
             bytes: line.as_bytes().to_vec(),
             ts_ms: None,
+            columns: None,
         };
         lines.iter().map(row).collect()
     }
@@ -267,7 +307,9 @@ mod tests {
     fn an_encoding_is_known_by_its_names_and_by_its_extension() {
         for encoding in Encoding::ALL {
             assert_eq!(Encoding::named(encoding.format(), encoding.compression()), Ok(encoding));
-            assert_eq!(Encoding::of_key(&format!("a.b/t/{}.{}", "0", encoding.extension())), Ok(encoding));
+            let of_key = Encoding::of_key(&format!("a.b/t/{}.{}", "0", encoding.extension()));
+            let written = if encoding.format() == "parquet" { Encoding::Parquet } else { encoding };
+            assert_eq!(of_key, Ok(written));
         }
         assert_eq!(Encoding::named("jsonl", "lz4"), Err(DecodeError::Unknown("jsonl lz4".to_owned())));
         assert_eq!(Encoding::of_key("a/b.avro"), Err(DecodeError::Unknown("avro".to_owned())));

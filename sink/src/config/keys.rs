@@ -180,13 +180,19 @@ pub const KEYS: &[Key] = &[
         "",
         "What every key begins with, without a slash at either end.",
     ),
-    key("sinks[].format", Kind::Choice(&["jsonl"]), "jsonl", "", "Format of data objects: JSON Lines."),
+    key(
+        "sinks[].format",
+        Kind::Choice(&["jsonl", "parquet"]),
+        "jsonl",
+        "",
+        "Format of data objects: JSON Lines, or Parquet with typed columns.",
+    ),
     key(
         "sinks[].compression",
-        Kind::Choice(&["none", "gzip", "zstd"]),
+        Kind::Choice(&["none", "gzip", "snappy", "zstd"]),
         "none",
         "",
-        "Compression of data objects: `.jsonl`, `.jsonl.gz`, `.jsonl.zst`.",
+        "Compression of data objects: `gzip` of JSON Lines, `snappy` of Parquet's pages, `zstd` and `none` of both. Extensions are `.jsonl`, `.jsonl.gz`, `.jsonl.zst`, `.parquet`.",
     ),
     key(
         "sinks[].local_checkpoint",

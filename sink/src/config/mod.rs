@@ -232,6 +232,12 @@ impl Config {
             _ => Durability::DurableV2,
         };
         let encoding = encoding(&text("sinks[].format"), &text("sinks[].compression"))?;
+        if durability == Durability::LegacyRolling && encoding.format() == Encoding::Parquet.format() {
+            return Err(ConfigError::Together {
+                path: "sinks[0].format",
+                rule: "legacy_rolling appends to its files, and a Parquet file can't be appended to: use jsonl",
+            });
+        }
         let (pipeline, prefix) = (text("pipeline"), text("sinks[].prefix"));
         let root = PipelineRoot::new(&prefix, &pipeline, encoding.extension())?;
         let file = root.as_str().rsplit('/').next().unwrap_or_default();

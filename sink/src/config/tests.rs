@@ -175,3 +175,28 @@ fn the_guide_prints_the_table() {
     let table = keys::table();
     assert!(guide.contains(&table), "sink/README.md lacks this table; paste it:\n{table}");
 }
+
+#[test]
+fn formats_have_their_compressions() {
+    let of = |format: &str, compression: &str, durability: &str| {
+        read(&format!(
+            "sinks: [{{type: s3, bucket: b, format: {format}, compression: {compression}, durability: {durability}}}]"
+        ))
+    };
+    for (format, compression, encoding) in [
+        ("jsonl", "none", Encoding::Jsonl),
+        ("jsonl", "gzip", Encoding::JsonlGzip),
+        ("parquet", "snappy", Encoding::ParquetSnappy),
+        ("parquet", "zstd", Encoding::ParquetZstd),
+    ] {
+        assert_eq!(of(format, compression, "durable_v2").map(|config| config.encoding), Ok(encoding));
+    }
+    for (format, compression, durability, why) in [
+        ("jsonl", "snappy", "durable_v2", "no compression that jsonl is written with"),
+        ("parquet", "gzip", "durable_v2", "no compression that parquet is written with"),
+        ("parquet", "zstd", "legacy_rolling", "can't be appended to"),
+    ] {
+        let error = of(format, compression, durability).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}

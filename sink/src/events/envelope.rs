@@ -6,7 +6,8 @@
 mod source;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -14,12 +15,16 @@ use serde_json::value::RawValue;
 
 use super::{At, Change, EventError, Line, Mark, Op, What};
 use crate::config::Source;
+use crate::format::Columns;
 use crate::model::position::{Point, Position, SnapshotPhase, SnapshotPoint};
 
 use source::{Lineages, SourceBlock, Streamed};
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
+    /// Of the payload, as Kafka Connect's JSON converter writes it.
+    #[serde(borrow)]
+    schema: Option<&'a RawValue>,
     #[serde(borrow)]
     payload: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -110,7 +115,12 @@ pub struct Decoder {
     /// Rows read of each table, once the snapshot's first row was seen.
     counted: Option<BTreeMap<(String, String), u64>>,
     resumes_in_snapshot: bool,
+    /// Schemas by their text: events of one table bring the same again and again.
+    schemas: HashMap<String, Arc<Columns>>,
 }
+
+/// Schemas that are remembered: more than a source has tables and versions of them at a time.
+const MAX_SCHEMAS: usize = 1024;
 
 impl Decoder {
     /// For events of one configured source, of a stream that is durable up to `resume`.
@@ -124,6 +134,7 @@ impl Decoder {
             lineages: Lineages::new(source),
             counted: None,
             resumes_in_snapshot: resume.is_some_and(running),
+            schemas: HashMap::new(),
         }
     }
 
@@ -142,13 +153,32 @@ impl Decoder {
             return Ok(Line::Nothing);
         }
         let mut envelope: Envelope = serde_json::from_str(text).map_err(json)?;
+        let mut columns = None;
         if let Some(payload) = envelope.payload {
             if payload.get() == "null" {
                 return Ok(Line::Nothing);
             }
+            columns = envelope.schema.and_then(|schema| self.columns(schema.get()));
             envelope = serde_json::from_str(payload.get()).map_err(json)?;
         }
-        self.envelope(number, &envelope)
+        let mut line = self.envelope(number, &envelope)?;
+        if let Line::Change { change, .. } = &mut line {
+            change.columns = columns;
+        }
+        Ok(line)
+    }
+
+    /// Types that a schema declares, if it declares any.
+    fn columns(&mut self, schema: &str) -> Option<Arc<Columns>> {
+        if let Some(known) = self.schemas.get(schema) {
+            return Some(Arc::clone(known)).filter(|known| **known != Columns::default());
+        }
+        if self.schemas.len() >= MAX_SCHEMAS {
+            self.schemas.clear();
+        }
+        let columns = Arc::new(Columns::of_schema(schema));
+        self.schemas.insert(schema.to_owned(), Arc::clone(&columns));
+        Some(columns).filter(|columns| **columns != Columns::default())
     }
 
     fn envelope(&mut self, number: u64, envelope: &Envelope) -> Result<Line, What> {
@@ -260,7 +290,7 @@ fn change(line: u64, envelope: &Envelope, source: &SourceBlock, op: Op) -> Resul
         (None, Some(time)) if source.connector.is_none() => Some(time.number("ts_ms")?),
         _ => None,
     };
-    Ok(Box::new(Change { line, namespace, table, op, before, after, ts_ms }))
+    Ok(Box::new(Change { line, namespace, table, op, before, after, ts_ms, columns: None }))
 }
 
 fn image(raw: Option<&RawValue>, field: &'static str) -> Result<Option<String>, What> {

@@ -4,6 +4,9 @@
 pub mod envelope;
 pub mod transaction;
 
+use std::sync::Arc;
+
+use crate::format::Columns;
 use crate::model::position::{BinlogPoint, Gtid, GtidSet, Lineage, Lsn, Point, PositionError, SnapshotPoint};
 
 /// Longest line that is read, in bytes: a row is held in memory several times over.
@@ -141,6 +144,8 @@ pub struct Change {
     pub after: Option<String>,
     /// Time of the source, in milliseconds since 1970.
     pub ts_ms: Option<u64>,
+    /// Types of its columns, if the event brought a schema.
+    pub columns: Option<Arc<Columns>>,
 }
 
 /// The transaction that an event belongs to, by its place in the source's history.

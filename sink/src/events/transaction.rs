@@ -4,8 +4,11 @@
 //! judged by its own transaction's place: what is at or below the position up to which the stream was read is
 //! left out, event by event, and never a whole batch by where it ends.
 
+use std::sync::Arc;
+
 use super::{At, Change, EventError, Line, Mark, What};
 use crate::config::Source;
+use crate::format::Columns;
 use crate::model::position::{GtidSet, Order, Point, Position, PositionType, SnapshotPhase, TableOrder};
 
 /// One row as it is stored: a line of JSON without its line break. These bytes are the row's canonical form.
@@ -19,6 +22,8 @@ pub struct Row {
     pub bytes: Vec<u8>,
     /// Time of the source, in milliseconds since 1970.
     pub ts_ms: Option<u64>,
+    /// Types of its columns, if its event brought a schema.
+    pub columns: Option<Arc<Columns>>,
 }
 
 impl Row {
@@ -34,8 +39,8 @@ impl Row {
             image(&change.before),
             image(&change.after),
         );
-        let Change { namespace, table, ts_ms, .. } = change;
-        Self { namespace, table, bytes: bytes.into_bytes(), ts_ms }
+        let Change { namespace, table, ts_ms, columns, .. } = change;
+        Self { namespace, table, bytes: bytes.into_bytes(), ts_ms, columns }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use super::{Encoding, RowDigest};
+use super::{Encoding, RowDigest, parquet};
 use crate::events::MAX_LINE_BYTES;
 use crate::model::ids::Digest;
 
@@ -52,6 +52,9 @@ pub fn for_each_row<E: From<DecodeError>>(
         Encoding::JsonlZstd => {
             let decoder = zstd::stream::Decoder::with_buffer(bytes).map_err(broken("zstd"))?;
             lines("zstd", BufReader::new(decoder), &mut take)
+        }
+        Encoding::Parquet | Encoding::ParquetSnappy | Encoding::ParquetZstd => {
+            parquet::for_each_row(bytes, &mut take)
         }
     }
 }

@@ -154,6 +154,7 @@ async fn members_behind_each_other_are_one_stream() {
             table: "orders".to_owned(),
             bytes: text.as_bytes().to_vec(),
             ts_ms: None,
+            columns: None,
         };
         let mut bytes = encode(&[row("{\"a\":1}")], encoding).bytes.to_vec();
         bytes.extend_from_slice(&encode(&[row("{\"a\":2}")], encoding).bytes);

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::env::Env;
 use crate::error::{Alarm, SinkError};
-use crate::format::{DecodeError, Encoding, RowDigest, Writer, digest, for_each_row};
+use crate::format::{DecodeError, Encoding, RowDigest, Writer, declared, digest, for_each_row};
 use crate::model::compaction::{CompactedInput, CompactedOutput, CompactionRecord, Equivalence, METHOD};
 use crate::model::frame::{self, Kind};
 use crate::model::head::{Head, RecordRef};
@@ -188,6 +188,9 @@ async fn merge(keeper: &Keeper, group: &Group, encoding: Encoding) -> Result<Mer
         let damaged = |error: DecodeError| {
             Stopped::new(StopReason::IntegrityFailure, format!("{:?}: {error}", object.key))
         };
+        if object.format == Encoding::Parquet.format() {
+            writer.declare(&declared(&bytes).map_err(damaged)?);
+        }
         let mut digest = RowDigest::new();
         let read = Encoding::named(&object.format, &object.compression).and_then(|encoding| {
             for_each_row(encoding, &bytes, |row| {

@@ -132,6 +132,30 @@ fn rows_are_the_same_with_and_without_compaction() {
 }
 
 #[test]
+fn formats_are_compacted_into_each_other() {
+    let (plain, world) = (published(13), published(4));
+    let formats = [Encoding::ParquetSnappy, Encoding::ParquetZstd, Encoding::JsonlGzip];
+    for (upto, encoding) in [6, 9, 13].into_iter().zip(formats) {
+        paused(async {
+            let sink = started(&world, world.store.clone()).await.unwrap();
+            let (keeper, from) = (sink.keeper(), sink.keeper().status().seq + 1);
+            publish(&sink, from..=upto).await.unwrap();
+            // Larger than the few rows of a batch: what a file's footer weighs.
+            let policy = policy::Policy { encoding, min_inputs: 2, ..POLICY };
+            let report = compact::run(&keeper, &policy).await.unwrap();
+            assert!(!report.compacted.is_empty(), "up to {upto}");
+            originals::run(&keeper, &AT_ONCE).await.unwrap();
+        });
+        let mut expected = rows(&plain);
+        expected.values_mut().for_each(|rows| rows.truncate(upto.try_into().unwrap()));
+        assert_eq!(rows(&world), expected, "up to {upto}");
+    }
+    let live = world.recovered().unwrap().live();
+    let formats: std::collections::BTreeSet<_> = live.iter().map(|object| object.format.as_str()).collect();
+    assert!(formats.contains("parquet"), "{formats:?}");
+}
+
+#[test]
 fn a_lag_is_what_is_left() {
     let world = published(5);
     let report = compacted(&world);
