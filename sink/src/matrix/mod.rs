@@ -4,6 +4,7 @@
 //! brings the rig decides what is tested: the embedded server itself, or a provider behind it. The module
 //! `s3_server_it` (operations guide, "Rollout") and the certificate of a provider bring one each.
 
+mod combined;
 mod compaction;
 mod data;
 mod expiry;
@@ -116,6 +117,7 @@ pub fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         .chain(compaction::SCENARIOS)
         .chain(expiry::SCENARIOS)
         .chain(orphans::SCENARIOS)
+        .chain(combined::SCENARIOS)
 }
 
 impl Scenario {
