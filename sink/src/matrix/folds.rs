@@ -53,6 +53,7 @@ async fn rounds(ground: &Ground, rounds: u64) -> Checked<Vec<Fold>> {
         let started = writer.started().await?;
         found.extend(fold(&started, round)?);
         ground.rig.fired("held", 1).await?;
+        ground.landed(round, usize::try_from(round)?).await?;
         writer.kill().await?;
         faults.lift().await?;
         equal("committed when it was killed", ground.head().await?.0.seq, round)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::data::{self, EXTENSION, TABLES};
-use super::rig::Rig;
+use super::rig::{FIRES_WITHIN, POLL, Rig};
 use super::writer::Order;
 use super::{Checked, Failure, equal};
 use crate::env::Env;
@@ -118,6 +118,27 @@ impl Ground {
     pub(super) async fn head(&self) -> Checked<(Head, ETag)> {
         let object = self.get(&self.root.head()).await?;
         Ok((Head::decode(&object.0)?, object.1))
+    }
+
+    /// Waits until `seq` entries are committed and `entries` are there: a rule acts when a request comes, and a
+    /// provider behind the proxy may still be at work on it then.
+    pub(super) async fn landed(&self, seq: u64, entries: usize) -> Checked {
+        let under = self.root.entries();
+        let waiting = async {
+            loop {
+                let there = self.listed().await?.iter().filter(|meta| meta.key.starts_with(&under)).count();
+                if (self.head().await?.0.seq, there) == (seq, entries) {
+                    return Ok(());
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        match tokio::time::timeout(FIRES_WITHIN, waiting).await {
+            Ok(ended) => ended,
+            Err(_) => Err(Failure(format!(
+                "not {seq} committed entries of {entries} that are there within {FIRES_WITHIN:?}"
+            ))),
+        }
     }
 
     /// The bytes of one object, and its tag.

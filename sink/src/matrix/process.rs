@@ -72,6 +72,8 @@ async fn kill(ground: &Ground, point: &Point) -> Checked {
     let mut writer = Writer::new(ground.rig.spawn(&ground.order("a", 1, 3)).await?)?;
     writer.says("acked 1").await?;
     ground.rig.fired("held", 1).await?;
+    let entries = usize::try_from(point.committed)? + point.orphaned_entries;
+    ground.landed(point.committed, entries).await?;
     writer.kill().await?;
     faults.lift().await?;
     equal("committed when it was killed", ground.head().await?.0.seq, point.committed)?;

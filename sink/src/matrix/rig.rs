@@ -25,10 +25,10 @@ use crate::store::{Access, Addressing, Pending, S3Settings, S3Store};
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a rule may take to act once its request is on the way.
-const FIRES_WITHIN: Duration = Duration::from_secs(20);
+pub(super) const FIRES_WITHIN: Duration = Duration::from_secs(20);
 
 /// How often the server is asked whether it has.
-const POLL: Duration = Duration::from_millis(5);
+pub(super) const POLL: Duration = Duration::from_millis(5);
 
 /// The bucket that scenarios share; each has a prefix of its own there.
 #[derive(Clone)]
