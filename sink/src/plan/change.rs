@@ -140,18 +140,7 @@ fn stale(detail: String) -> Stopped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ids::{StreamId, WriterId};
-    use crate::plan::ownership::{self, Identity};
-
-    fn head(seq: u64) -> Head {
-        let me = Identity {
-            writer_id: WriterId::from_bytes([1; 16]),
-            instance: "test".to_owned(),
-            pipeline: "orders".to_owned(),
-            prefix: String::new(),
-        };
-        Head { seq, ..ownership::creation(&me, StreamId::from_bytes([2; 16]), nonce(0), 10) }
-    }
+    use crate::plan::samples::head;
 
     fn nonce(n: u8) -> Nonce {
         Nonce::from_bytes([n; 16])

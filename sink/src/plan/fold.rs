@@ -147,53 +147,19 @@ fn proven(record: &CompactionRecord) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::compaction::{CompactedInput, CompactedOutput, Equivalence};
-    use crate::model::ids::{Digest, StreamId};
+    use crate::model::ids::Digest;
+    use crate::plan::samples;
 
     fn reference(ordinal: u64) -> RecordRef {
         let sha256 = Digest::of(&ordinal.to_be_bytes());
         RecordRef { ordinal, key: format!("record-{ordinal}"), sha256, extra: Extra::new() }
     }
 
-    fn record(
-        ordinal: u64,
-        table: &str,
-        (seq_from, seq_to): (u64, u64),
-        inputs: &[&str],
-    ) -> CompactionRecord {
-        let digest = Digest::of(b"rows");
-        let input = |key: &&str| CompactedInput {
-            seq: seq_to,
-            key: (*key).to_owned(),
-            sha256: digest,
-            size: 1,
-            rows: 1,
-            row_seq_digest: digest,
-        };
-        let rows = inputs.len() as u64;
-        let key = format!("{table}/{seq_from}-{seq_to}.jsonl");
-        let output = CompactedOutput { key, sha256: digest, size: 1, rows, row_seq_digest: digest };
+    fn record(ordinal: u64, table: &str, range: (u64, u64), inputs: &[&str]) -> CompactionRecord {
+        let output = format!("{table}/{}-{}.jsonl", range.0, range.1);
         CompactionRecord {
-            stream_id: StreamId::from_bytes([1; 16]),
-            ordinal,
-            epoch: 1,
-            table: table.to_owned(),
-            seq_from,
-            seq_to,
-            inputs: inputs.iter().map(input).collect(),
-            outputs: vec![output],
-            equivalence: Equivalence {
-                method: METHOD.to_owned(),
-                inputs_digest: digest,
-                outputs_digest: digest,
-                rows_in: rows,
-                rows_out: rows,
-                equal: true,
-            },
             prev: (ordinal > 1).then(|| reference(ordinal - 1)),
-            tool_version: "test".to_owned(),
-            created_at_ms: 0,
-            extra: Extra::new(),
+            ..samples::compaction(ordinal, table, range, inputs, &output)
         }
     }
 

@@ -156,43 +156,19 @@ fn sound(head: &Head, key: &str, mark: &Mark) -> Result<(), Stopped> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::head::RollupRef;
-    use crate::model::ids::{Digest, Nonce, StreamId, WriterId};
+    use crate::model::ids::{Digest, Nonce, StreamId};
     use crate::model::json::Extra;
     use crate::model::mark::MarkedRollup;
-    use crate::plan::ownership::{self, Identity};
+    use crate::plan::samples;
 
     const WINDOW: Policy = Policy { safety_window_ms: 100_000, max_clock_skew_ms: 5_000 };
 
-    fn rollup(generation: u64, end_seq: u64, published_at_ms: u64) -> RollupRef {
-        RollupRef {
-            generation,
-            key: format!("rollup-{generation}"),
-            sha256: Digest::of(b""),
-            size: 1,
-            end_seq,
-            end_chain: Digest::of(b""),
-            published_at_ms,
-            published_rev: 1,
-            extra: Extra::new(),
-        }
-    }
-
     /// 30 entries, rolled up to 10 and to 20, the second time at 1,000,000 ms.
     fn head() -> Head {
-        let me = Identity {
-            writer_id: WriterId::from_bytes([1; 16]),
-            instance: "test".to_owned(),
-            pipeline: "orders".to_owned(),
-            prefix: String::new(),
-        };
-        let created =
-            ownership::creation(&me, StreamId::from_bytes([2; 16]), Nonce::from_bytes([3; 16]), 1_000);
         Head {
-            seq: 30,
-            rollup: Some(rollup(2, 20, 1_000_000)),
-            prev_rollup: Some(rollup(1, 10, 500_000)),
-            ..created
+            rollup: Some(samples::rollup(2, 20, 1_000_000)),
+            prev_rollup: Some(samples::rollup(1, 10, 500_000)),
+            ..samples::head(30)
         }
     }
 
@@ -268,7 +244,7 @@ mod tests {
     fn a_mark_that_head_does_not_cover_stops() {
         let stop = |head: &Head, mark: &Mark| expire(head, "m", mark, &mark.entries).unwrap_err().reason;
         assert_eq!(stop(&Head { prev_rollup: None, ..head() }, &marked(3, 10)), StopReason::StalePlan);
-        let shorter = Head { prev_rollup: Some(rollup(1, 9, 0)), ..head() };
+        let shorter = Head { prev_rollup: Some(samples::rollup(1, 9, 0)), ..head() };
         assert_eq!(stop(&shorter, &marked(3, 10)), StopReason::StalePlan);
         assert_eq!(stop(&Head { seq: 10, ..head() }, &marked(3, 10)), StopReason::StalePlan);
         let other = Mark { stream_id: StreamId::from_bytes([9; 16]), ..marked(3, 10) };

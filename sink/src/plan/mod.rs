@@ -11,4 +11,6 @@ pub mod orphans;
 pub mod ownership;
 pub mod reconcile;
 pub mod rollup;
+#[cfg(test)]
+mod samples;
 pub mod stage;

@@ -163,35 +163,10 @@ pub fn inventories(head: &Head, mut chain: Digest, entries: Vec<InventoryEntry>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::head::RollupRef;
-    use crate::model::ids::{Nonce, StreamId, WriterId};
-    use crate::plan::ownership::{self, Identity};
-
-    fn head(seq: u64) -> Head {
-        let me = Identity {
-            writer_id: WriterId::from_bytes([1; 16]),
-            instance: "test".to_owned(),
-            pipeline: "orders".to_owned(),
-            prefix: String::new(),
-        };
-        let created =
-            ownership::creation(&me, StreamId::from_bytes([2; 16]), Nonce::from_bytes([3; 16]), 1_000);
-        Head { seq, ..created }
-    }
+    use crate::plan::samples::{self, head};
 
     fn rolled_up(head: Head, generation: u64, end_seq: u64, published_at_ms: u64) -> Head {
-        let rollup = RollupRef {
-            generation,
-            key: String::new(),
-            sha256: Digest::of(b""),
-            size: 1,
-            end_seq,
-            end_chain: Digest::of(b""),
-            published_at_ms,
-            published_rev: 1,
-            extra: Extra::new(),
-        };
-        Head { rollup: Some(rollup), ..head }
+        Head { rollup: Some(samples::rollup(generation, end_seq, published_at_ms)), ..head }
     }
 
     fn inventory(from: u64, to: u64, size: u64) -> InventoryRef {

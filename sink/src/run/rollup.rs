@@ -44,7 +44,12 @@ pub async fn plan(
     patience: &Patience,
 ) -> Result<Option<Plan>, SinkError> {
     let Some(view) = read::view(env, root, patience).await? else { return Ok(None) };
-    planned(env, &view.head, policy, patience).await
+    let (head, now_ms) = (&view.head, env.clock.now_ms());
+    // Whether it is due does not depend on the inventories, which cost a request.
+    let due = rollup::plan(head, &[], policy, now_ms);
+    let Some(current) = head.rollup.as_ref().filter(|_| due.is_some()) else { return Ok(due) };
+    let rollup: Rollup = framed(env, patience, Kind::Rollup, &current.key, current.sha256).await?;
+    Ok(rollup::plan(head, &rollup.inventories, policy, now_ms))
 }
 
 /// Rolls up if it is due.
@@ -56,13 +61,19 @@ pub async fn run(keeper: &Keeper, policy: &Policy) -> Result<Report, Stopped> {
     let _turn = keeper.turn().await;
     let (view, _) = keeper.confirm().await?;
     let (env, head, patience) = (&keeper.env, &view.head, keeper.patience());
-    let Some(plan) = planned(env, head, policy, &patience).await? else { return Ok(Report::default()) };
-    tracing::info!(generation = plan.generation, to_seq = plan.to_seq, reason = plan.reason, "rolling up");
+    let now_ms = env.clock.now_ms();
+    // Whether it is due does not depend on the inventories, which cost requests.
+    if rollup::plan(head, &[], policy, now_ms).is_none() {
+        return Ok(Report::default());
+    }
     let since = since_rollup(env, &keeper.root, head, &patience).await?;
+    let Some(plan) = rollup::plan(head, since.inventories(), policy, now_ms) else {
+        return Ok(Report::default());
+    };
+    tracing::info!(generation = plan.generation, to_seq = plan.to_seq, reason = plan.reason, "rolling up");
     let new = inventories(env, head, &plan, &since, &patience).await?;
     let mut report = Report { inventories: new.len(), ..Report::default() };
-    let old = since.rollup.as_ref().map(|of| of.inventories.clone()).unwrap_or_default();
-    let mut refs = old;
+    let mut refs = since.inventories().to_vec();
     refs.retain(|of| new.first().is_none_or(|first| of.to < first.from_seq));
     for inventory in new {
         let bytes = frame::encode(Kind::Inventory, frame::MINOR, &inventory);
@@ -86,24 +97,6 @@ pub async fn run(keeper: &Keeper, policy: &Policy) -> Result<Report, Stopped> {
     Ok(Report { plan: Some(plan), ..report })
 }
 
-async fn planned(
-    env: &Env,
-    head: &Head,
-    policy: &Policy,
-    patience: &Patience,
-) -> Result<Option<Plan>, SinkError> {
-    let now_ms = env.clock.now_ms();
-    // Whether it is due does not depend on the inventories, which cost a request.
-    let due = rollup::plan(head, &[], policy, now_ms);
-    match (&head.rollup, due) {
-        (Some(current), Some(_)) => {
-            let rollup: Rollup = framed(env, patience, Kind::Rollup, &current.key, current.sha256).await?;
-            Ok(rollup::plan(head, &rollup.inventories, policy, now_ms))
-        }
-        (_, due) => Ok(due),
-    }
-}
-
 /// The inventories of the new entries, merged with earlier ones as it is planned.
 async fn inventories(
     env: &Env,
@@ -117,7 +110,7 @@ async fn inventories(
         Content::Inventory(_) => None,
     });
     let mut new = rollup::inventories(head, since.chain, kept.collect());
-    let old = since.rollup.as_ref().map(|of| of.inventories.as_slice()).unwrap_or_default();
+    let old = since.inventories();
     if let ([only], true) = (new.as_mut_slice(), plan.merges > 0) {
         let mut merged = Vec::new();
         for of in old.get(old.len().saturating_sub(plan.merges)..).unwrap_or_default() {

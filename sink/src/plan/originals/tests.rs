@@ -1,48 +1,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::compaction::{CompactedInput, CompactedOutput, Equivalence, METHOD};
-use crate::model::ids::StreamId;
-use crate::model::json::Extra;
+use crate::plan::samples;
 
 const POLICY: Policy = Policy { retention_ms: 100, max_clock_skew_ms: 10 };
 
 /// Record `ordinal` of a table, over `(from, to)`, of the objects at `inputs`.
-fn record(ordinal: u64, (seq_from, seq_to): (u64, u64), inputs: &[&str]) -> CompactionRecord {
-    let digest = Digest::of(b"rows");
-    let input = |key: &&str| CompactedInput {
-        seq: seq_to,
-        key: (*key).to_owned(),
-        sha256: digest,
-        size: 7,
-        rows: 1,
-        row_seq_digest: digest,
-    };
-    let rows = inputs.len() as u64;
-    let output =
-        CompactedOutput { key: format!("c{ordinal}"), sha256: digest, size: 9, rows, row_seq_digest: digest };
-    CompactionRecord {
-        stream_id: StreamId::from_bytes([1; 16]),
-        ordinal,
-        epoch: 1,
-        table: "s.t".to_owned(),
-        seq_from,
-        seq_to,
-        inputs: inputs.iter().map(input).collect(),
-        outputs: vec![output],
-        equivalence: Equivalence {
-            method: METHOD.to_owned(),
-            inputs_digest: digest,
-            outputs_digest: digest,
-            rows_in: rows,
-            rows_out: rows,
-            equal: true,
-        },
-        prev: None,
-        tool_version: "test".to_owned(),
-        created_at_ms: 0,
-        extra: Extra::new(),
-    }
+fn record(ordinal: u64, range: (u64, u64), inputs: &[&str]) -> CompactionRecord {
+    samples::compaction(ordinal, "s.t", range, inputs, &format!("c{ordinal}"))
 }
 
 fn live(key: &str, (seq_from, seq_to): (u64, u64), source: Source) -> LiveObject {

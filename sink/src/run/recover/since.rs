@@ -8,7 +8,7 @@ use crate::model::chain;
 use crate::model::head::Head;
 use crate::model::ids::Digest;
 use crate::model::key::PipelineRoot;
-use crate::model::rollup::Rollup;
+use crate::model::rollup::{InventoryRef, Rollup};
 use crate::plan::fold::Compacted;
 use crate::run::patience::Patience;
 
@@ -23,6 +23,14 @@ pub struct Since {
     pub entries: Vec<Committed>,
     /// All compaction records.
     pub compacted: Compacted,
+}
+
+impl Since {
+    /// The rollup's inventories.
+    #[must_use]
+    pub fn inventories(&self) -> &[InventoryRef] {
+        self.rollup.as_ref().map_or(&[], |rollup| &rollup.inventories)
+    }
 }
 
 /// Reads the current rollup and everything after it.
