@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::chaos::{Applied, Chaos, Fault};
 use crate::judge::{Judgement, Sample};
+use crate::loss::Loss;
 use crate::plan::{Plan, Sink};
 use crate::report;
 use crate::rig::{Dead, Rig, Role};
@@ -136,7 +137,14 @@ async fn drive(chaos: &mut Chaos, extent: Extent, reasons: &mut Vec<String>) -> 
         reasons.push("nothing became visible before the first fault".to_owned());
         return Ok(true);
     }
-    let mandatory = Fault::mandatory(chaos.rig.plan.sink, extent.short);
+    let lossy = match Loss::begin(&[1]).await {
+        Ok(loss) => loss.end().await.is_ok(),
+        Err(why) => {
+            eprintln!("gate: packets are not lost on purpose, since this machine can't: {why}");
+            false
+        }
+    };
+    let mandatory = Fault::mandatory(chaos.rig.plan.sink, extent.short, lossy);
     for fault in &mandatory {
         chaos.apply(*fault).await?;
         if found(&samples(&chaos.rig.plan.directory)) > 0 {
@@ -147,6 +155,7 @@ async fn drive(chaos: &mut Chaos, extent: Extent, reasons: &mut Vec<String>) -> 
     let until = Instant::now() + Duration::from_secs(60 * extent.minutes);
     if extent.minutes > 0 {
         eprintln!("soak: faults by chance for {} minutes", extent.minutes);
+        chaos.until = Some(until);
     }
     while Instant::now() < until && found(&samples(&chaos.rig.plan.directory)) == 0 {
         let fault = chaos.any(&mandatory);

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::campaign::{produced, samples};
 use crate::clock;
+use crate::loss::Loss;
 use crate::plan::Sink;
 use crate::relay::Link;
 use crate::rig::{Dead, Rig, Role};
@@ -36,6 +37,8 @@ pub enum Fault {
     Partition,
     /// Everything between the workers and the coordinator is late.
     Delay,
+    /// Packets between all processes are lost.
+    Loss,
     /// SIGKILL of the coordinator; the workers stay.
     CoordinatorKill,
     /// SIGKILL of the log.
@@ -56,6 +59,7 @@ impl Fault {
             Self::StoreAwayInRecovery => "store away while a recovery needs it".to_owned(),
             Self::Partition => "partition from the coordinator".to_owned(),
             Self::Delay => "delay to the coordinator".to_owned(),
+            Self::Loss => "loss of packets".to_owned(),
             Self::CoordinatorKill => "coordinator SIGKILL".to_owned(),
             Self::LogRestart => "log SIGKILL and restart".to_owned(),
             Self::Zombie => "worker stopped and continued".to_owned(),
@@ -74,12 +78,22 @@ impl Fault {
             Self::StoreAwayInRecovery => "exit before the commit, then kill -9 of the store",
             Self::Partition => "a relay that forwards nothing",
             Self::Delay => "a relay that forwards 300 ms later",
+            Self::Loss => "a rule of the kernel's packet filter drops one packet in ten",
         }
     }
 
-    /// Every fault that a gate must show, in order. The short form leaves out points that others are close to.
+    /// Every fault that a gate must show, in order. The short form leaves out points that others are close to, and
+    /// what takes long. Packets are lost where the machine can: [`Loss`].
     #[must_use]
-    pub fn mandatory(sink: Sink, short: bool) -> Vec<Self> {
+    pub fn mandatory(sink: Sink, short: bool, lossy: bool) -> Vec<Self> {
+        let mut all = Self::of_sink(sink, short);
+        if lossy && !short {
+            all.push(Self::Loss);
+        }
+        all
+    }
+
+    fn of_sink(sink: Sink, short: bool) -> Vec<Self> {
         if sink == Sink::DurableV2 {
             return Self::of_pipelines(short);
         }
@@ -154,6 +168,8 @@ pub struct Chaos {
     pub rig: Rig,
     /// Everything that was applied.
     pub applied: Vec<Applied>,
+    /// When the faults end, where time decides.
+    pub until: Option<Instant>,
     chance: fastrand::Rng,
     started: Instant,
 }
@@ -175,7 +191,7 @@ impl Chaos {
     #[must_use]
     pub fn new(rig: Rig) -> Self {
         let chance = fastrand::Rng::with_seed(rig.plan.seed);
-        Self { rig, applied: Vec::new(), chance, started: Instant::now() }
+        Self { rig, applied: Vec::new(), until: None, chance, started: Instant::now() }
     }
 
     /// That the job works again after a fault.
@@ -261,9 +277,13 @@ impl Chaos {
             note,
         };
         let visible = samples(&self.rig.plan.directory).last().map_or(0, |last| last.distinct);
+        let produced = produced(&self.rig.plan).await.map_or(visible, |produced| produced.iter().sum());
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_secs());
+        let left = left.map_or_else(String::new, |left| format!(", {} min left", left.div_ceil(60)));
         let note = if applied.note.is_empty() { String::new() } else { format!(" ({})", applied.note) };
         eprintln!(
-            "{:>4}  {:>5} s  {}: fired {}, healed {}, {before} to {}, {visible} events visible{note}",
+            "{:>4}  {:>5} s  {}: fired {}, healed {}, {before} to {}, {visible} of {produced} events visible\
+             {left}{note}",
             self.applied.len() + 1,
             self.started.elapsed().as_secs(),
             applied.fault,
@@ -319,6 +339,11 @@ impl Chaos {
                 pause(5_000).await;
                 (0..self.rig.plan.workers).for_each(|worker| self.rig.link(worker, Link::Sound));
                 true.into()
+            }
+            Fault::Loss => {
+                let loss = Loss::begin(&self.rig.plan.ports()).await?;
+                pause(5_000).await;
+                (loss.end().await? > 0).into()
             }
             Fault::CoordinatorKill => {
                 let pids = self.rig.worker_pids();

@@ -17,6 +17,7 @@ mod durable;
 mod generator;
 mod judge;
 mod log;
+mod loss;
 mod page;
 mod plan;
 mod relay;

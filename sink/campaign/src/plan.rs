@@ -152,6 +152,13 @@ impl Plan {
         S3Store::new(&settings, &access)
     }
 
+    /// The ports of the store, the log and the coordinator.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        let port = |address: &String| address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        [&self.store, &self.log, &self.coordinator].into_iter().filter_map(port).collect()
+    }
+
     /// What the judges look at.
     #[must_use]
     pub fn scope(&self) -> Scope {
