@@ -289,7 +289,7 @@ fn read(file: &Path) -> Result<Report, Ended> {
     render::json::read(&text).map_err(usage)
 }
 
-/// All of it, one after the other: the checks, then the area `sink`, which disturbs none of them.
+/// The checks, then the area `sink`, which disturbs none of them.
 async fn checked(
     plan: &Plan,
     area: &Area,
@@ -308,11 +308,12 @@ async fn checked(
     }
     let own = |why: String| Ended(why, OWN_FAULT);
     let program = std::env::current_exe().map_err(|why| own(format!("this program's path: {why}")))?;
-    let front = match embedded {
-        Some(server) => Front::embedded(server.clone(), program),
-        None => Front::of(&area.provider, program).await.map_err(own)?,
-    };
-    let parts = sink::run(area, &entries, &front, |event| match event {
+    let mut fronts = Vec::new();
+    fronts.extend(embedded.map(|server| Front::embedded(server.clone(), program.clone())));
+    while fronts.len() < plan.jobs.min(area.parts.len()) {
+        fronts.push(Front::of(&area.provider, program.clone()).await.map_err(own)?);
+    }
+    let parts = sink::run(area, &entries, fronts, |event| match event {
         sink::Event::Started(id) => line.started(id),
         sink::Event::Finished(entry) => line.finished(&entry.id),
     })

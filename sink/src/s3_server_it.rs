@@ -7,76 +7,20 @@
 //! directory, on its disk store there. A partial set is refused.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use assay_server::blocking;
-use assay_server::{Addressing, Server, Upstream};
+use assay_server::{Server, Upstream};
 
 use crate::env::Clock;
-use crate::matrix::{self, Deviant, Ending, Rig, WriterCommand};
-
-const REQUIRED: [&str; 4] = [
-    "DELTAFORGE_IT_S3_ENDPOINT",
-    "DELTAFORGE_IT_S3_BUCKET",
-    "DELTAFORGE_IT_S3_ACCESS_KEY",
-    "DELTAFORGE_IT_S3_SECRET_KEY",
-];
-
-const OPTIONAL: [&str; 3] =
-    ["DELTAFORGE_IT_S3_REGION", "DELTAFORGE_IT_S3_SESSION_TOKEN", "DELTAFORGE_IT_S3_ADDRESSING"];
+use crate::matrix::{self, Deviant, Ending, Rig, WriterCommand, provider};
+use crate::store::Addressing;
 
 /// Says to a copy of this program that it is a writer.
 const WRITER: &str = "ASSAY_IT_WRITER";
 
-/// Where scenarios run.
-#[derive(Debug, PartialEq, Eq)]
-enum Target {
-    Embedded,
-    Provider(Provider),
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct Provider {
-    endpoint: String,
-    bucket: String,
-    access_key: String,
-    secret_key: String,
-    region: String,
-    session_token: Option<String>,
-    addressing: Addressing,
-}
-
-fn target(variable: impl Fn(&str) -> Option<String>) -> Result<Target, String> {
-    let value = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let missing: Vec<_> = REQUIRED.into_iter().filter(|name| value(name).is_none()).collect();
-    match (REQUIRED.map(value), OPTIONAL.map(value)) {
-        (
-            [Some(endpoint), Some(bucket), Some(access_key), Some(secret_key)],
-            [region, session_token, addressing],
-        ) => {
-            let region = region.unwrap_or_else(|| "us-east-1".to_owned());
-            let addressing = match addressing.as_deref() {
-                None | Some("path") => Addressing::Path,
-                Some("virtual") => Addressing::Virtual,
-                Some(other) => return Err(format!("{} is {other:?}: give path or virtual", OPTIONAL[2])),
-            };
-            Ok(Target::Provider(Provider {
-                endpoint,
-                bucket,
-                access_key,
-                secret_key,
-                region,
-                session_token,
-                addressing,
-            }))
-        }
-        ([None, None, None, None], [None, None, None]) => Ok(Target::Embedded),
-        _ => Err(format!(
-            "{} not set: set all four to run against a provider, or none of {} to run against the embedded server",
-            missing.join(", "),
-            [REQUIRED.as_slice(), OPTIONAL.as_slice()].concat().join(", ")
-        )),
-    }
-}
+/// Longest time for one scenario.
+const LIMIT: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 struct SystemClock;
@@ -98,8 +42,8 @@ struct Live {
 
 static LIVE: LazyLock<Result<Live, String>> = LazyLock::new(|| {
     let builder = Server::builder();
-    let (builder, bucket, own_store) = match target(|name| std::env::var(name).ok())? {
-        Target::Embedded => {
+    let (builder, bucket, own_store) = match provider::from_environment(|name| std::env::var(name).ok())? {
+        None => {
             let builder = builder.bucket("deltaforge-it");
             let builder = match std::env::var_os("ASSAY_IT_DATA") {
                 Some(directory) => builder.data(directory),
@@ -107,10 +51,13 @@ static LIVE: LazyLock<Result<Live, String>> = LazyLock::new(|| {
             };
             (builder, "deltaforge-it".to_owned(), true)
         }
-        Target::Provider(provider) => {
+        Some(provider) => {
             let upstream = Upstream::new(provider.endpoint, provider.access_key, provider.secret_key)
                 .region(provider.region)
-                .addressing(provider.addressing);
+                .addressing(match provider.addressing {
+                    Addressing::Path => assay_server::Addressing::Path,
+                    Addressing::Virtual => assay_server::Addressing::Virtual,
+                });
             let upstream = match provider.session_token {
                 Some(token) => upstream.session_token(token),
                 None => upstream,
@@ -172,8 +119,11 @@ fn run(name: &str) {
     let scenario =
         matrix::scenarios().find(|scenario| scenario.name == name).expect("a scenario of that name");
     let rig = rig();
-    match runtime().block_on(scenario.run(&rig)) {
+    match runtime().block_on(scenario.run(&rig, LIMIT)) {
         Ending::Pass => {}
+        Ending::OutOfTime => {
+            panic!("{} {name}: not done within {LIMIT:?} (seed {:#x})", scenario.id, rig.seed)
+        }
         Ending::Fail(failure) => {
             panic!("{} {}: {failure} (seed {:#x})", scenario.id, scenario.proves, rig.seed)
         }
@@ -328,35 +278,4 @@ fn writer() {
         std::process::exit(code.into());
     }
     assert_eq!(code, 2);
-}
-
-#[test]
-fn the_environment_names_a_provider_or_nothing() {
-    let with = |set: &[(&str, &str)]| {
-        let found = |name: &str| {
-            set.iter()
-                .find(|(short, _)| name.ends_with(&format!("_S3_{short}")))
-                .map(|(_, value)| (*value).to_owned())
-        };
-        target(found)
-    };
-    let four = [("ENDPOINT", "http://h:1"), ("BUCKET", "b"), ("ACCESS_KEY", "a"), ("SECRET_KEY", "s")];
-    assert_eq!(with(&[]), Ok(Target::Embedded));
-    assert_eq!(with(&four.map(|(name, _)| (name, ""))), Ok(Target::Embedded));
-    assert!(matches!(with(&four), Ok(Target::Provider(Provider { region, session_token: None, .. }))
-        if region == "us-east-1"));
-    let more = [four.as_slice(), &[("SESSION_TOKEN", "t"), ("ADDRESSING", "virtual")]].concat();
-    assert!(matches!(with(&more), Ok(Target::Provider(Provider { session_token: Some(_), addressing, .. }))
-        if addressing == Addressing::Virtual));
-    let odd = [four.as_slice(), &[("ADDRESSING", "dns")]].concat();
-    assert!(with(&odd).is_err_and(|why| why.ends_with("give path or virtual")));
-    for (left_out, name) in REQUIRED.iter().enumerate() {
-        let partial: Vec<_> = (0..4).filter(|n| *n != left_out).map(|n| four[n]).collect();
-        let why = with(&partial).unwrap_err();
-        assert!(why.starts_with(&format!("{name} not set")), "{why}");
-        assert!(!why.contains("http://h:1"), "{why}");
-    }
-    for stray in ["REGION", "SESSION_TOKEN", "ADDRESSING"] {
-        assert!(with(&[(stray, "x")]).is_err(), "{stray}");
-    }
 }

@@ -77,12 +77,12 @@ impl Progress {
     }
 }
 
-/// Requests one after the other that a check takes of the run's time. In units of a request divided by the jobs.
+/// Requests one after the other that a check takes of the run's time, in units of a request divided by the jobs.
 fn weight(id: &str, jobs: usize, rounds: usize) -> usize {
     match id.split('.').next() {
         Some("race") => STEPS_OF_A_ROUND * rounds * jobs,
         Some("sink") if id == "sink.probe" => STEPS_OF_THE_PROBE * jobs,
-        Some("sink") => STEPS_OF_A_SCENARIO * jobs,
+        Some("sink") => STEPS_OF_A_SCENARIO,
         _ => STEPS,
     }
 }

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use assay_checks::{Clock, Doubt, Failure, Severity, Traffic};
 use assay_server::Journal;
-use sinks::matrix::{Ending, Rig, Scenario};
+use sinks::matrix::{Ending, Scenario};
 use sinks::probe::{ProbeSettings, Report as Probe, Verdict};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::report::{Entry, Outcome};
@@ -106,40 +107,95 @@ pub enum Event<'a> {
     Finished(&'a Entry),
 }
 
-/// Runs the parts one after the other. `suite` are the entries of the other checks, which the probe must agree with;
-/// `front` is the server that the matrix sends its requests through.
-pub async fn run(area: &Area, suite: &[Entry], front: &Front, mut on: impl FnMut(Event<'_>)) -> Vec<Entry> {
-    let rig = front.rig(area);
+/// Runs the parts, and gives their entries in order: the probe and what it agrees with, then scenarios side by side,
+/// one on each of `fronts`. `suite` are the entries of the other checks, which the probe must agree with.
+pub async fn run(
+    area: &Area,
+    suite: &[Entry],
+    mut fronts: Vec<Front>,
+    mut on: impl FnMut(Event<'_>),
+) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(area.parts.len());
+    let mut waiting = Vec::new();
     let mut probed = None;
-    for part in &area.parts {
-        let id = part.id();
-        on(Event::Started(&id));
-        let (start, before) = ((area.clock)(), front.journal().last());
-        let mut entry = begun(*part);
-        entry.outcome = match part {
-            Part::Agreement => agreement::outcome(suite, probed.as_ref()),
-            Part::Probe => {
-                let report = limited(area, probe(area)).await;
-                let (outcome, note) = found(&report);
-                entry.note = note;
-                probed = report.and_then(Result::ok);
-                outcome
-            }
-            Part::Scenario(scenario) => played(area, scenario, &rig, probed.as_ref()).await,
-        };
-        match &probed {
-            Some(report) if matches!(part, Part::Probe) && !front.keeps_the_bucket() => {
-                entry.requests = report.requests;
-            }
-            _ => (entry.requests, entry.traffic) = counted(front.journal(), before),
+    for (place, part) in area.parts.iter().copied().enumerate() {
+        if let Part::Scenario(scenario) = part {
+            waiting.push((place, scenario));
+            continue;
         }
-        let taken = ((area.clock)() - start).whole_milliseconds();
-        entry.duration_ms = u64::try_from(taken).unwrap_or_default();
+        on(Event::Started(&part.id()));
+        let entry = match part {
+            Part::Probe => {
+                let (entry, report) = asked(area, fronts.first()).await;
+                probed = report;
+                entry
+            }
+            _ => Entry { outcome: agreement::outcome(suite, probed.as_ref()), ..begun(part) },
+        };
         on(Event::Finished(&entry));
-        entries.push(entry);
+        entries.push((place, entry));
     }
-    entries
+    let refusal = probed.as_ref().and_then(refusal);
+    let somewhere = fronts.iter().any(Front::keeps_the_bucket);
+    let mut running = JoinSet::new();
+    loop {
+        let mut idle = Vec::new();
+        while let Some(front) = fronts.pop() {
+            let Some(place) = next(&waiting, front.keeps_the_bucket(), somewhere) else {
+                idle.push(front);
+                continue;
+            };
+            let (place, scenario) = waiting.remove(place);
+            on(Event::Started(&Part::Scenario(scenario).id()));
+            let (area, refusal) = (area.clone(), refusal.clone());
+            running.spawn(async move {
+                let entry = played(&area, scenario, &front, refusal).await;
+                (place, entry, front)
+            });
+        }
+        fronts = idle;
+        let Some(ended) = running.join_next().await else { break };
+        let (place, entry, front) = ended.expect("a panic of a scenario is this program's own fault");
+        on(Event::Finished(&entry));
+        entries.push((place, entry));
+        fronts.push(front);
+    }
+    entries.sort_by_key(|(place, _)| *place);
+    entries.into_iter().map(|(_, entry)| entry).collect()
+}
+
+/// Which scenario a front plays next: the one that keeps the bucket itself is there for those that need it.
+fn next(waiting: &[(usize, &Scenario)], keeps_the_bucket: bool, somewhere: bool) -> Option<usize> {
+    let first = |wanted: fn(&Scenario) -> bool| waiting.iter().position(|(_, scenario)| wanted(scenario));
+    match (keeps_the_bucket, somewhere) {
+        (true, _) => first(|scenario| !scenario.needs.is_empty()).or_else(|| first(|_| true)),
+        (false, true) => first(|scenario| scenario.needs.is_empty()),
+        (false, false) => first(|_| true),
+    }
+}
+
+/// The probe's entry, and what it reported.
+async fn asked(area: &Area, front: Option<&Front>) -> (Entry, Option<Probe>) {
+    let journal = front.filter(|front| front.keeps_the_bucket()).map(Front::journal);
+    let (start, before) = ((area.clock)(), journal.as_ref().map_or(0, Journal::last));
+    let left = left(area);
+    let report = match left.is_zero() {
+        true => None,
+        false => tokio::time::timeout(left, probe(area)).await.ok(),
+    };
+    let mut entry = begun(Part::Probe);
+    (entry.outcome, entry.note) = found(&report);
+    let report = report.and_then(Result::ok);
+    match journal {
+        Some(journal) => (entry.requests, entry.traffic) = counted(journal, before),
+        None => entry.requests = report.as_ref().map_or(0, |report| report.requests),
+    }
+    entry.duration_ms = since(area, start);
+    (entry, report)
+}
+
+fn since(area: &Area, start: time::OffsetDateTime) -> u64 {
+    u64::try_from(((area.clock)() - start).whole_milliseconds()).unwrap_or_default()
 }
 
 fn begun(part: Part) -> Entry {
@@ -159,15 +215,10 @@ fn begun(part: Part) -> Entry {
     }
 }
 
-/// Runs it within what is left of the time; `None` where that was not enough.
-async fn limited<T>(area: &Area, running: impl Future<Output = T>) -> Option<T> {
-    let left = area
-        .deadline
-        .map_or(area.limit, |deadline| deadline.saturating_duration_since(Instant::now()).min(area.limit));
-    if left.is_zero() {
-        return None;
-    }
-    tokio::time::timeout(left, running).await.ok()
+/// How long the next part may take.
+fn left(area: &Area) -> Duration {
+    area.deadline
+        .map_or(area.limit, |deadline| deadline.saturating_duration_since(Instant::now()).min(area.limit))
 }
 
 fn undecided(reason: impl Into<String>) -> Outcome {
@@ -195,24 +246,37 @@ fn found(report: &Option<Result<Probe, String>>) -> (Outcome, Option<String>) {
     (outcome, Some(note))
 }
 
-/// A scenario's end. On a provider that the sink does not start on there is nothing to play.
-async fn played(area: &Area, scenario: &Scenario, rig: &Rig, probed: Option<&Probe>) -> Outcome {
-    if let Some(Probe { verdict: verdict @ (Verdict::Refused(_) | Verdict::Inconclusive(_)), .. }) = probed {
-        let word = if let Verdict::Refused(_) = verdict { "refuses it" } else { "is inconclusive" };
-        return Outcome::Skip {
-            reason: format!("durable_v2 does not start on this provider: its probe {word}"),
-        };
-    }
-    match limited(area, scenario.run(rig)).await {
-        None => undecided(OUT_OF_TIME),
-        Some(Ending::Pass) => Outcome::Pass,
-        Some(Ending::Skip(need)) => Outcome::Skip { reason: format!("it needs {need}") },
-        Some(Ending::Fail(failure)) => Outcome::Fail(Failure {
-            expected: scenario.proves.to_owned(),
-            got: failure.to_string(),
-            exchange: None,
-        }),
-    }
+/// Why no scenario is played: on a provider that the sink does not start on there is nothing to play.
+fn refusal(probed: &Probe) -> Option<String> {
+    let word = match probed.verdict {
+        Verdict::Ready => return None,
+        Verdict::Refused(_) => "refuses it",
+        Verdict::Inconclusive(_) => "is inconclusive",
+    };
+    Some(format!("durable_v2 does not start on this provider: its probe {word}"))
+}
+
+/// A scenario's entry.
+async fn played(area: &Area, scenario: &'static Scenario, front: &Front, refusal: Option<String>) -> Entry {
+    let mut entry = begun(Part::Scenario(scenario));
+    let (start, before, left) = ((area.clock)(), front.journal().last(), left(area));
+    entry.outcome = match refusal {
+        Some(reason) => Outcome::Skip { reason },
+        None if left.is_zero() => undecided(OUT_OF_TIME),
+        None => match scenario.run(&front.rig(area), left).await {
+            Ending::OutOfTime => undecided(OUT_OF_TIME),
+            Ending::Pass => Outcome::Pass,
+            Ending::Skip(need) => Outcome::Skip { reason: format!("it needs {need}") },
+            Ending::Fail(failure) => Outcome::Fail(Failure {
+                expected: scenario.proves.to_owned(),
+                got: failure.to_string(),
+                exchange: None,
+            }),
+        },
+    };
+    (entry.requests, entry.traffic) = counted(front.journal(), before);
+    entry.duration_ms = since(area, start);
+    entry
 }
 
 /// Requests of the journal behind number `before`. It has no sizes of answers.

@@ -26,6 +26,8 @@ pub struct Extent {
     pub short: bool,
     /// Faults by chance after the mandatory ones, for so many minutes.
     pub minutes: u64,
+    /// Someone else's objects first of all, so that it must fail.
+    pub foreign: bool,
 }
 
 /// What a campaign says.
@@ -71,7 +73,8 @@ pub struct Outcome {
 /// # Errors
 /// Our own faults: files, ports, processes that can't be started.
 pub async fn run(plan: Plan, extent: Extent) -> Result<Outcome, String> {
-    let started = Instant::now();
+    // Of now: hours later the sources may be others.
+    let (started, revision) = (Instant::now(), revision());
     let rig = Rig::new(plan.clone()).await.map_err(|why| format!("the rig: {why}"))?;
     let binary = std::fs::read(rig.binary()).map_err(|why| format!("the binary: {why}"))?;
     let mut chaos = Chaos::new(rig);
@@ -106,7 +109,7 @@ pub async fn run(plan: Plan, extent: Extent) -> Result<Outcome, String> {
         reasons,
         plan,
         binary: Digest::of(&binary),
-        revision: revision(),
+        revision,
         seconds: started.elapsed().as_secs(),
         faults: chaos.applied.clone(),
         restarts: chaos.rig.restarts,
@@ -144,7 +147,10 @@ async fn drive(chaos: &mut Chaos, extent: Extent, reasons: &mut Vec<String>) -> 
             false
         }
     };
-    let mandatory = Fault::mandatory(chaos.rig.plan.sink, extent.short, lossy);
+    let mut mandatory = Fault::mandatory(chaos.rig.plan.sink, extent.short, lossy);
+    if extent.foreign {
+        mandatory.insert(0, Fault::ForeignObject);
+    }
     for fault in &mandatory {
         chaos.apply(*fault).await?;
         if found(&samples(&chaos.rig.plan.directory)) > 0 {

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::Serialize;
 use sinks::point::Point;
+use sinks::store::{Condition, Outcome, Store as _};
 use tokio::time::Instant;
 
 use crate::campaign::{produced, samples};
@@ -45,6 +47,9 @@ pub enum Fault {
     LogRestart,
     /// A worker is stopped for longer than it may be silent, then goes on.
     Zombie,
+    /// While a worker is away, someone else writes at the keys that it is to commit. It can't be healed: no campaign
+    /// may pass, and a sink that is worth anything stops.
+    ForeignObject,
 }
 
 impl Fault {
@@ -63,6 +68,7 @@ impl Fault {
             Self::CoordinatorKill => "coordinator SIGKILL".to_owned(),
             Self::LogRestart => "log SIGKILL and restart".to_owned(),
             Self::Zombie => "worker stopped and continued".to_owned(),
+            Self::ForeignObject => "foreign objects at keys to be committed".to_owned(),
         }
     }
 
@@ -75,6 +81,7 @@ impl Fault {
             }
             Self::At(_) => "exit at the armed point, code 86 and a record",
             Self::StoreHangs | Self::Zombie => "SIGSTOP, SIGCONT",
+            Self::ForeignObject => "exit before the commit, then a PUT at each of its keys",
             Self::StoreAwayInRecovery => "exit before the commit, then kill -9 of the store",
             Self::Partition => "a relay that forwards nothing",
             Self::Delay => "a relay that forwards 300 ms later",
@@ -328,6 +335,12 @@ impl Chaos {
                 true.into()
             }
             Fault::StoreAwayInRecovery => self.away_in_recovery(victim).await?.into(),
+            Fault::ForeignObject => {
+                let fired = self.at(Point::SinkBeforeCommit, victim).await?;
+                let written = self.write_foreign(worker).await?;
+                self.rig.start(victim, None)?;
+                (fired && written).into()
+            }
             Fault::Partition => {
                 self.rig.link(worker, Link::Cut);
                 pause(5_000).await;
@@ -387,6 +400,23 @@ impl Chaos {
         Ok(fired)
     }
 
+    /// Writes at the keys of all that a worker has staged and not committed.
+    async fn write_foreign(&self, worker: u32) -> std::io::Result<bool> {
+        let plan = &self.rig.plan;
+        let (ledger, store) = (plan.ledger().map_err(io)?, plan.bucket().map_err(io)?);
+        let Some(latest) = ledger.latest().await.map_err(io)? else { return Ok(false) };
+        let mut written = false;
+        for handle in latest.snapshot.handles {
+            let committed = ledger.receipt(&handle).await.map_err(io)?.is_some();
+            if committed || !plan.subtasks(worker).contains(&handle.subtask) {
+                continue;
+            }
+            let line = Bytes::from_static(b"{\"of\":\"someone else\"}\n");
+            written |= matches!(store.put(&handle.key, line, Condition::None, &[]).await, Outcome::Done(_));
+        }
+        Ok(written)
+    }
+
     /// A worker dies with a marker durable and its upload not completed, or with its HEAD not swapped; then the store dies; then the worker
     /// starts, and can't finish what it must. Only then the store comes back.
     async fn away_in_recovery(&mut self, victim: Role) -> std::io::Result<bool> {
@@ -408,6 +438,10 @@ impl Chaos {
         }
         Ok(needed)
     }
+}
+
+fn io(why: impl std::fmt::Display) -> std::io::Error {
+    std::io::Error::other(why.to_string())
 }
 
 async fn pause(ms: u64) {

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use sinks::matrix::provider::{self, Provider};
 use sinks::stage::StageError;
 use sinks::stage::mutant::Mutant;
+use sinks::store::Addressing;
 
 mod campaign;
 mod chaos;
@@ -90,19 +92,15 @@ struct Run {
     /// A mistake to make on purpose: the campaign must fail
     #[arg(long)]
     mutant: Option<String>,
+    /// Someone else writes at keys of the staged job, first of all faults: the campaign must fail
+    #[arg(long)]
+    foreign_object: bool,
     /// A lasting misbehaviour of the store: the campaign must fail; may be given several times
     #[arg(long, value_name = "NAME")]
     deviate: Vec<String>,
     /// A fault of the store that is never healed, as a rule of the server: the campaign must fail
     #[arg(long, value_name = "RULE")]
     store_fault: Vec<String>,
-    /// A provider that the store stands in front of, with an empty bucket; its credentials come from
-    /// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
-    #[arg(long, value_name = "URL", requires = "bucket")]
-    upstream: Option<String>,
-    /// The bucket there
-    #[arg(long)]
-    bucket: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -187,9 +185,12 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
                 .to_owned(),
         ));
     }
+    if run.foreign_object && run.sink != Sink::Staged {
+        return Err(usage("--foreign-object is about keys of staged uploads; give --sink staged".to_owned()));
+    }
     let directory = empty(&run.evidence).map_err(usage)?;
     let port = || free_port().map_err(|why| Failure(OWN_FAULT, why.to_string()));
-    let upstream = run.upstream.zip(run.bucket).map(|(endpoint, bucket)| Upstream { endpoint, bucket });
+    let upstream = provider().map_err(usage)?.map(|of| Upstream { endpoint: of.endpoint, bucket: of.bucket });
     let plan = Plan {
         sink: run.sink,
         seed: run.seed,
@@ -211,7 +212,7 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
     plan.chosen().map_err(usage)?;
     deviations(&plan).map_err(usage)?;
     faults(&plan).map_err(usage)?;
-    let extent = Extent { short: run.profile == Profile::Short, minutes };
+    let extent = Extent { short: run.profile == Profile::Short, minutes, foreign: run.foreign_object };
     let outcome = campaign::run(plan, extent).await.map_err(|why| Failure(OWN_FAULT, why))?;
     for reason in &outcome.reasons {
         eprintln!("  {reason}");
@@ -222,13 +223,15 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// One short gate for each mistake that a gate can find; of the other one a test of the sink tells.
+/// One short gate for each mistake that can be made on purpose.
 async fn mutants(run: Run) -> Result<u8, Failure> {
     let mut unfound = Vec::new();
-    for mutant in Mutant::ALL.into_iter().filter(|mutant| *mutant != Mutant::AnyObjectAccepted) {
+    for mutant in Mutant::ALL {
         let evidence = run.evidence.join(mutant.name());
         let name = Some(mutant.name().to_owned());
-        let one = Run { profile: Profile::Short, evidence, mutant: name, ..run.clone() };
+        // Only where there is another's object can it be taken for one's own.
+        let foreign_object = run.foreign_object || mutant == Mutant::AnyObjectAccepted;
+        let one = Run { profile: Profile::Short, evidence, mutant: name, foreign_object, ..run.clone() };
         println!("{}:", mutant.name());
         if drive(one, 0).await? != 1 {
             unfound.push(mutant.name());
@@ -240,6 +243,11 @@ async fn mutants(run: Run) -> Result<u8, Failure> {
     }
     println!("not found: {}", unfound.join(" "));
     Ok(1)
+}
+
+/// The provider that the store stands in front of, if the environment names one.
+fn provider() -> Result<Option<Provider>, String> {
+    provider::from_environment(|name| std::env::var(name).ok())
 }
 
 /// The directory, made, absolute, and empty: evidence of another run is none of this one.
@@ -305,10 +313,18 @@ async fn store(plan: &Plan) -> Result<(), String> {
     let builder = Server::builder().listen(address).credentials(KEYS.0, KEYS.1);
     let builder = match &plan.upstream {
         None => builder.data(plan.directory.join("store")).bucket(BUCKET),
-        Some(upstream) => {
-            let key = |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set"));
-            let (access, secret) = (key("AWS_ACCESS_KEY_ID")?, key("AWS_SECRET_ACCESS_KEY")?);
-            builder.upstream(assay_server::Upstream::new(&upstream.endpoint, access, secret))
+        Some(_) => {
+            let of = provider()?.ok_or("the environment names no provider any more")?;
+            let upstream = assay_server::Upstream::new(of.endpoint, of.access_key, of.secret_key)
+                .region(of.region)
+                .addressing(match of.addressing {
+                    Addressing::Path => assay_server::Addressing::Path,
+                    Addressing::Virtual => assay_server::Addressing::Virtual,
+                });
+            builder.upstream(match of.session_token {
+                Some(token) => upstream.session_token(token),
+                None => upstream,
+            })
         }
     };
     let builder = deviations(plan)?.into_iter().fold(builder, assay_server::Builder::deviation);

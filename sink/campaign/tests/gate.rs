@@ -42,6 +42,17 @@ fn the_short_gate_passes_and_leaves_its_evidence() {
     assert!(said(&again).contains("is not empty"), "{}", said(&again));
 }
 
+#[cfg(feature = "protocol-points")]
+#[test]
+fn a_provider_that_is_named_in_part_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_assay-campaign"));
+    command.args(["gate", "--evidence"]).arg(dir.path().join("evidence"));
+    let output = command.env("DELTAFORGE_IT_S3_BUCKET", "b").output().expect("the binary starts");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("DELTAFORGE_IT_S3_ENDPOINT"), "{}", said(&output));
+}
+
 #[cfg(all(feature = "protocol-points", feature = "mutants"))]
 #[test]
 fn a_snapshot_of_before_the_barrier_fails_the_gate() {
@@ -53,6 +64,27 @@ fn a_snapshot_of_before_the_barrier_fails_the_gate() {
     let unknown = campaign(&["gate", "--mutant", "none"], &dir.path().join("other"));
     assert_eq!(unknown.status.code(), Some(2), "{}", said(&unknown));
     assert!(said(&unknown).contains("known: commit-before-marker"), "{}", said(&unknown));
+}
+
+/// Someone else's objects at the job's keys: the sink stops at them, and one that takes them for its own is found by
+/// what a reader sees.
+#[cfg(all(feature = "protocol-points", feature = "mutants"))]
+#[test]
+fn foreign_objects_fail_the_gate() {
+    for (mutant, code, found) in
+        [(None, "exit status: 5", None), (Some("any-object-accepted"), "", Some("foreign: "))]
+    {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut arguments = vec!["gate", "--profile", "short", "--foreign-object", "--rate", "400"];
+        arguments.extend(mutant.into_iter().flat_map(|mutant| ["--mutant", mutant]));
+        let output = campaign(&arguments, &dir.path().join("evidence"));
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(code), "{}", said(&output));
+        assert!(found.is_none_or(|found| said(&output).contains(found)), "{}", said(&output));
+    }
+    let pipelines = ["gate", "--foreign-object", "--sink", "durable_v2"];
+    let refused = campaign(&pipelines, &tempfile::tempdir().expect("a directory").path().join("evidence"));
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
 }
 
 #[cfg(feature = "protocol-points")]

@@ -15,6 +15,7 @@ mod keys;
 mod orphans;
 mod probe;
 mod process;
+pub mod provider;
 mod publish;
 mod rig;
 mod rollups;
@@ -23,6 +24,7 @@ mod wire;
 pub mod writer;
 
 use std::fmt;
+use std::time::Duration;
 
 pub use self::folds::{Fold, folds};
 pub use self::rig::{Deviant, Rig, StartDeviant, WriterCommand};
@@ -68,6 +70,8 @@ pub enum Ending {
     Fail(Failure),
     /// The rig has not what it needs.
     Skip(Need),
+    /// It was cut off at the limit.
+    OutOfTime,
 }
 
 /// Why a scenario failed: what was expected, and what was seen.
@@ -121,8 +125,9 @@ pub fn scenarios() -> impl Iterator<Item = &'static Scenario> {
 }
 
 impl Scenario {
-    /// Runs it under a prefix of its own, and leaves nothing: neither objects, nor rules, nor files.
-    pub async fn run(&self, rig: &Rig) -> Ending {
+    /// Runs it under a prefix of its own for at most `limit`, and leaves nothing: neither objects, nor rules, nor
+    /// files.
+    pub async fn run(&self, rig: &Rig, limit: Duration) -> Ending {
         if let Some(need) = self.needs.iter().find(|_| !rig.own_store) {
             return Ending::Skip(*need);
         }
@@ -130,12 +135,13 @@ impl Scenario {
             Ok(ground) => ground,
             Err(failure) => return Ending::Fail(failure),
         };
-        let ended = (self.run)(&ground).await;
+        let ended = tokio::time::timeout(limit, (self.run)(&ground)).await;
         let healed = rig.heal().await;
         let cleared = ground.clear().await;
-        match ended.and(healed).and(cleared) {
-            Ok(()) => Ending::Pass,
-            Err(failure) => Ending::Fail(failure),
+        match ended.map(|ended| ended.and(healed).and(cleared)) {
+            Ok(Ok(())) => Ending::Pass,
+            Ok(Err(failure)) => Ending::Fail(failure),
+            Err(_) => Ending::OutOfTime,
         }
     }
 }

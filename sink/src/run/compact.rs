@@ -85,12 +85,13 @@ pub async fn plan(
 /// # Errors
 /// Why it stopped early. Nothing was deleted; an output without a record is an orphan.
 pub async fn run(keeper: &Keeper, policy: &Policy) -> Result<Report, Stopped> {
-    let _turn = keeper.turn().await;
-    let (mut report, mut known) = (Report::default(), None);
+    let mut known = keeper.turn().await;
+    let mut report = Report::default();
     loop {
         keeper.confirm().await?;
         let found =
-            recover_from(&keeper.env, &keeper.root, Depth::Manifest, &keeper.patience(), known).await?;
+            recover_from(&keeper.env, &keeper.root, Depth::Manifest, &keeper.patience(), known.take())
+                .await?;
         let found = found.ok_or(SinkError::from(Alarm::HeadDeleted))?;
         let live = found.live();
         report.lag = compact::lag(&live);
@@ -99,17 +100,18 @@ pub async fn run(keeper: &Keeper, policy: &Policy) -> Result<Report, Stopped> {
             gauge.set(i64::try_from(behind).unwrap_or(i64::MAX));
         }
         let plan = compact::plan(&live, keeper.status().seq, policy);
+        drop(live);
+        let mut head = found.view.head.clone();
+        *known = Some(found);
         if plan.groups.is_empty() {
             return Ok(report);
         }
-        let mut head = found.view.head.clone();
         for group in &plan.groups {
             tracing::info!(table = group.table, seq_to = group.seq_to, reason = group.reason, "compacting");
             let (done, next) = compact(keeper, &head, group, policy.encoding).await?;
             report.compacted.push(done);
             head = next;
         }
-        known = Some(found);
     }
 }
 

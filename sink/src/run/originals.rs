@@ -22,7 +22,7 @@ use crate::run::compact::stored;
 use crate::run::patience::Patience;
 use crate::run::read;
 use crate::run::recover::live::LiveObject;
-use crate::run::recover::{Depth, Recovered, recover};
+use crate::run::recover::{Depth, Recovered, recover, recover_from};
 use crate::sink::Keeper;
 use crate::stop::{StopReason, Stopped};
 use crate::store::{ObjectMeta, Outcome};
@@ -65,10 +65,18 @@ pub async fn plan(
 /// # Errors
 /// Why it stopped early; nothing was deleted after that. The next run does the rest.
 pub async fn run(keeper: &Keeper, policy: &Policy) -> Result<Report, Stopped> {
-    let _turn = keeper.turn().await;
+    let mut known = keeper.turn().await;
     let (_, date_ms) = keeper.confirm().await?;
     let (env, root, patience) = (&keeper.env, &keeper.root, keeper.patience());
     let now_ms = dated(date_ms)?;
+    let found = recover_from(env, root, Depth::Manifest, &patience, known.take()).await?;
+    let found = found.ok_or(SinkError::from(Alarm::HeadDeleted))?;
+    let plan = planned(env, root, &found, now_ms, policy, &patience).await?;
+    if plan.replaced.is_empty() {
+        *known = Some(found);
+        return Ok(Report { kept: plan.kept, ..Report::default() });
+    }
+    // Before anything is deleted everything is verified once more.
     let found = recover(env, root, Depth::Manifest, &patience).await?;
     let found = found.ok_or(SinkError::from(Alarm::HeadDeleted))?;
     let plan = planned(env, root, &found, now_ms, policy, &patience).await?;

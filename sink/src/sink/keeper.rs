@@ -17,6 +17,7 @@ use crate::plan::change::Change;
 use crate::run::in_flight::InFlight;
 use crate::run::patience::Patience;
 use crate::run::read;
+use crate::run::recover::Recovered;
 use crate::stop::{StopReason, Stopped};
 
 /// A change that an actor asks for, and where its outcome is told.
@@ -49,7 +50,7 @@ pub struct Keeper {
     pub in_flight: InFlight,
     pub(super) changes: mpsc::Sender<Request>,
     pub(super) shared: Arc<Shared>,
-    pub(super) turn: Arc<Mutex<()>>,
+    pub(super) turn: Arc<Mutex<Option<Recovered>>>,
 }
 
 impl Keeper {
@@ -75,8 +76,10 @@ impl Keeper {
         self.shared.ran(actor, self.env.clock.now_ms(), stopped);
     }
 
-    /// Waits until no other actor works, and keeps the others waiting until the guard is dropped.
-    pub async fn turn(&self) -> MutexGuard<'_, ()> {
+    /// Waits until no other actor works, and keeps the others waiting until the guard is dropped. It holds what the last
+    /// one verified, if it left it: entries, inventories and records never change, so that the next one has to read only
+    /// what HEAD gained.
+    pub async fn turn(&self) -> MutexGuard<'_, Option<Recovered>> {
         self.turn.lock().await
     }
 

@@ -3,6 +3,7 @@
 mod multipart;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -114,10 +115,13 @@ impl MemoryStore {
     fn page(&self, prefix: &str, token: Option<&str>, limit: u16) -> Page {
         let limit = usize::from(limit.min(MAX_PAGE));
         let objects = self.objects.lock();
-        let mut rest = objects
-            .range(prefix.to_owned()..)
-            .take_while(|(key, _)| key.starts_with(prefix))
-            .filter(|(key, _)| token.is_none_or(|last| key.as_str() > last));
+        // Where the last page ended, and not at the beginning: pages cost the same however many there are.
+        let from = match token {
+            Some(last) if last > prefix => Bound::Excluded(last),
+            _ => Bound::Included(prefix),
+        };
+        let mut rest =
+            objects.range::<str, _>((from, Bound::Unbounded)).take_while(|(key, _)| key.starts_with(prefix));
         let page: Vec<_> = rest.by_ref().take(limit).map(|(key, object)| meta(key, object)).collect();
         let more = !page.is_empty() && rest.next().is_some();
         Page { next: page.last().filter(|_| more).map(|last| last.key.clone()), objects: page }
