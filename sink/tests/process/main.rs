@@ -11,7 +11,7 @@ use std::process::Stdio;
 use assay_server::{Deviation, Outage};
 use rig::{PIPELINE, Rig, code, transaction};
 use serde_json::{Value, json};
-use sinks::store::{Access, Outcome, S3Settings, S3Store, Store as _};
+use sinks::store::{Outcome, Store as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -271,9 +271,7 @@ async fn an_outage_is_waited_for_and_a_stop_within_it_is_told() {
 async fn a_missing_object_is_an_alarm() {
     let rig = Rig::start(PIPELINE, None).await;
     assert_eq!(code(&rig.ask(&["run"], &transaction([1])).await), 0);
-    let access = Access::keys(rig.server.access_key(), rig.server.secret_key(), None);
-    let bucket = S3Settings::new(Some(rig.server.endpoint().to_owned()), rig.server.region(), "my-bucket");
-    let store = S3Store::new(&bucket, &access).expect("settings of a running server");
+    let store = rig.store();
     let Outcome::Done(page) = store.list("orders/public.orders/", None, 10).await else {
         panic!("a listing")
     };

@@ -1,6 +1,6 @@
 //! A server in this process, a pipeline's files, and `assay-sink` as a process of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -50,12 +50,16 @@ impl Rig {
 
     /// `assay-sink COMMAND --config pipeline.yaml`, in the directory of the pipeline.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_assay-sink"));
+        let mut command = self.process(Path::new(env!("CARGO_BIN_EXE_assay-sink")));
         let (name, rest) = arguments.split_first().expect("a subcommand");
+        command.arg(name).args(["--config", "pipeline.yaml"]).args(rest);
         command
-            .arg(name)
-            .args(["--config", "pipeline.yaml"])
-            .args(rest)
+    }
+
+    /// A program that knows the server, and nothing else of this process's environment.
+    pub(crate) fn process(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
             .current_dir(self.directory.path())
             .env_clear()
             .env("HOME", self.directory.path())
@@ -68,6 +72,14 @@ impl Rig {
         command
     }
 
+    /// The bucket, by the sink's own client.
+    pub(crate) fn store(&self) -> S3Store {
+        let access = Access::keys(self.server.access_key(), self.server.secret_key(), None);
+        let endpoint = Some(self.server.endpoint().to_owned());
+        let bucket = S3Settings::new(endpoint, self.server.region(), "my-bucket");
+        S3Store::new(&bucket, &access).expect("settings of a running server")
+    }
+
     /// Runs to the end with `input`.
     pub(crate) async fn ask(&self, arguments: &[&str], input: &str) -> Output {
         self.ask_with(arguments, &[], input).await
@@ -77,17 +89,7 @@ impl Rig {
     pub(crate) async fn ask_with(&self, arguments: &[&str], more: &[(&str, PathBuf)], input: &str) -> Output {
         let mut command = self.command(arguments);
         command.envs(more.iter().cloned());
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut stdin = child.stdin.take().expect("a pipe");
-        // Whoever does not read its input ends before all of it is written.
-        let _ = stdin.write_all(input.as_bytes()).await;
-        drop(stdin);
-        timeout(LIMIT, child.wait_with_output()).await.expect("an end").expect("an output")
+        finished(command, input).await
     }
 
     /// The answer of a command that must work, as JSON.
@@ -108,11 +110,7 @@ impl Rig {
 
     /// How many keys begin with `prefix`.
     pub(crate) async fn count(&self, prefix: &str) -> usize {
-        let access = Access::keys(self.server.access_key(), self.server.secret_key(), None);
-        let bucket =
-            S3Settings::new(Some(self.server.endpoint().to_owned()), self.server.region(), "my-bucket");
-        let store = S3Store::new(&bucket, &access).expect("settings of a running server");
-        let Outcome::Done(page) = store.list(prefix, None, 1000).await else { panic!("a listing") };
+        let Outcome::Done(page) = self.store().list(prefix, None, 1000).await else { panic!("a listing") };
         page.objects.len()
     }
 
@@ -132,6 +130,21 @@ impl Rig {
             child,
         }
     }
+}
+
+/// Runs to the end with `input`.
+pub(crate) async fn finished(mut command: Command, input: &str) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // Whoever does not read its input ends before all of it is written.
+    let _ = stdin.write_all(input.as_bytes()).await;
+    drop(stdin);
+    timeout(LIMIT, child.wait_with_output()).await.expect("an end").expect("an output")
 }
 
 pub(crate) fn code(output: &Output) -> i32 {

@@ -2,25 +2,19 @@
 
 use serde_json::{Value, json};
 use sinks::model::entry::{Entry, EntryKind};
-use sinks::store::{Access, Outcome, S3Settings, S3Store, Store as _};
+use sinks::store::{Outcome, Store as _};
 
 use crate::rig::{PIPELINE, Rig, code, transaction};
 use crate::{get, served, text};
 
-fn store(rig: &Rig) -> S3Store {
-    let access = Access::keys(rig.server.access_key(), rig.server.secret_key(), None);
-    let bucket = S3Settings::new(Some(rig.server.endpoint().to_owned()), rig.server.region(), "my-bucket");
-    S3Store::new(&bucket, &access).expect("settings of a running server")
-}
-
 async fn body(rig: &Rig, key: &str) -> Vec<u8> {
-    let Outcome::Done(object) = store(rig).get(key).await else { panic!("{key}") };
+    let Outcome::Done(object) = rig.store().get(key).await else { panic!("{key}") };
     object.bytes.to_vec()
 }
 
 /// Key and tag of every object below `prefix`.
 async fn tags(rig: &Rig, prefix: &str) -> Vec<(String, String)> {
-    let Outcome::Done(page) = store(rig).list(prefix, None, 1000).await else { panic!("a listing") };
+    let Outcome::Done(page) = rig.store().list(prefix, None, 1000).await else { panic!("a listing") };
     page.objects.into_iter().map(|object| (object.key, object.etag.0)).collect()
 }
 
