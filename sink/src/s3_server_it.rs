@@ -20,7 +20,7 @@ use crate::store::Addressing;
 const WRITER: &str = "ASSAY_IT_WRITER";
 
 /// Longest time for one scenario.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
 struct SystemClock;
