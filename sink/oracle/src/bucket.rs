@@ -85,6 +85,17 @@ pub struct Listed {
     pub size: u64,
 }
 
+/// A version of an object, or the marker of a delete, as a bucket with versions lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The key.
+    pub key: String,
+    /// The version's id.
+    pub id: String,
+    /// The version's entity tag; nothing if it is the marker of a delete.
+    pub etag: Option<String>,
+}
+
 /// A bucket that is only read.
 #[derive(Clone, Debug)]
 pub struct Bucket {
@@ -141,11 +152,24 @@ impl Bucket {
     /// # Errors
     /// [`ReadError::Refused`], [`ReadError::Unavailable`].
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, ReadError> {
+        self.read(key, None).await
+    }
+
+    /// Reads one version of an object whole; nothing where there is none.
+    ///
+    /// # Errors
+    /// [`ReadError::Refused`], [`ReadError::Unavailable`].
+    pub async fn version(&self, key: &str, id: &str) -> Result<Option<Bytes>, ReadError> {
+        self.read(key, Some(id)).await
+    }
+
+    async fn read(&self, key: &str, version: Option<&str>) -> Result<Option<Bytes>, ReadError> {
         let mut cut = String::new();
         for _ in 0..TRIES {
-            let answer = match self.client.get_object().bucket(&self.name).key(key).send().await {
+            let request = self.client.get_object().bucket(&self.name).key(key);
+            let answer = match request.set_version_id(version.map(str::to_owned)).send().await {
                 Ok(answer) => answer,
-                Err(error) if code(&error) == Some("NoSuchKey") => return Ok(None),
+                Err(error) if matches!(code(&error), Some("NoSuchKey" | "NoSuchVersion")) => return Ok(None),
                 Err(error) => return Err(failed(&format!("GetObject {key:?}"), &error)),
             };
             let length = answer.content_length();
@@ -191,6 +215,41 @@ impl Bucket {
                 return Err(ReadError::Untrusted { prefix: prefix.to_owned(), reason });
             }
             marker = next;
+        }
+    }
+
+    /// Lists every version of every key in the bucket, and the markers of deletes, in no order that says anything.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn versions(&self) -> Result<Vec<Version>, ReadError> {
+        let mut all = Vec::new();
+        let mut from: Option<(String, String)> = None;
+        loop {
+            let (key, id) = from.clone().unzip();
+            let request = self.client.list_object_versions().bucket(&self.name);
+            let request = request.set_key_marker(key).set_version_id_marker(id);
+            let page = request.send().await.map_err(|error| failed("ListObjectVersions", &error))?;
+            let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+            all.extend(page.versions().iter().map(|of| Version {
+                key: text(of.key()),
+                id: text(of.version_id()),
+                etag: Some(text(of.e_tag())),
+            }));
+            all.extend(page.delete_markers().iter().map(|of| Version {
+                key: text(of.key()),
+                id: text(of.version_id()),
+                etag: None,
+            }));
+            if page.is_truncated() != Some(true) {
+                return Ok(all);
+            }
+            let next = Some((text(page.next_key_marker()), text(page.next_version_id_marker())));
+            if next == from {
+                let reason = "a page of versions points at itself".to_owned();
+                return Err(ReadError::Untrusted { prefix: String::new(), reason });
+            }
+            from = next;
         }
     }
 

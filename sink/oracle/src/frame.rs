@@ -25,6 +25,8 @@ pub enum Kind {
     Rollup,
     /// What a compaction replaced.
     Compaction,
+    /// Entries that may be collected.
+    Mark,
 }
 
 impl Kind {
@@ -37,6 +39,7 @@ impl Kind {
             Self::Inventory => "inventory",
             Self::Rollup => "rollup",
             Self::Compaction => "compaction",
+            Self::Mark => "mark",
         }
     }
 
@@ -45,6 +48,7 @@ impl Kind {
         match self {
             Self::Head => 64 << 10,
             Self::Entry => 4 << 20,
+            Self::Mark => 8 << 20,
             Self::Inventory => 32 << 20,
             Self::Rollup | Self::Compaction => 16 << 20,
         }

@@ -15,6 +15,7 @@
 //! | [`position`] | source positions: canonical bytes, digests, order |
 //! | [`events`] | the events of a campaign |
 //! | [`visible`] | what a consumer of a campaign's bucket sees |
+//! | [`history`] | every change of a pipeline's keys in its order, and whether a delete took what HEAD reached |
 //! | [`reach`] | what HEAD of a running pipeline reaches |
 //! | [`names`] | object keys |
 //! | [`rows`] | rows of data objects |
@@ -23,11 +24,13 @@
 //! | [`report`] | findings, statistics, verdict |
 
 pub mod bucket;
+mod columns;
 pub mod durable;
 pub mod events;
 pub mod exact;
 pub mod expected;
 pub mod frame;
+pub mod history;
 pub mod json;
 pub mod lifetime;
 pub mod manifest;

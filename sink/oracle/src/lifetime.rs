@@ -174,6 +174,22 @@ pub struct Equivalence {
     pub rows_out: Decimal,
 }
 
+/// The body of a mark, as far as it is judged.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Mark {
+    /// The stream.
+    pub stream_id: Hex<16>,
+    /// The entries that may be collected once HEAD's floor is above them.
+    pub entries: Vec<Marked>,
+}
+
+/// An entry that a mark names.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Marked {
+    /// Its key.
+    pub key: String,
+}
+
 /// An object that holds rows of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live {

@@ -44,8 +44,10 @@ pub enum Kind {
     Foreign,
     /// Rows of one table in another order than expected.
     Order,
-    /// A position that is not after the one before it.
+    /// A position that is not after the one before it, or a number of HEAD's that went back.
     Regression,
+    /// A key was deleted that HEAD reached at that moment, or that is kept for ever.
+    Deleted,
 }
 
 impl Kind {
@@ -70,6 +72,7 @@ impl Kind {
             Self::Foreign => "foreign",
             Self::Order => "order",
             Self::Regression => "regression",
+            Self::Deleted => "deleted",
         }
     }
 }
@@ -133,6 +136,8 @@ pub struct Statistics {
     pub orphans: u64,
     /// Their bytes.
     pub orphan_bytes: u64,
+    /// Of a history: deletes that were judged, by what they took.
+    pub deletes: BTreeMap<&'static str, u64>,
     /// Multipart uploads that were begun and neither completed nor aborted: evidence, no finding.
     pub pending_uploads: u64,
 }
@@ -207,6 +212,9 @@ impl Report {
             let kept: Vec<_> =
                 s.kept_for_ever.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
             let _ = writeln!(out, "  for ever    {}", kept.join(", "));
+        }
+        for (what, count) in &s.deletes {
+            let _ = writeln!(out, "  deleted     {count} {what}");
         }
         for (table, rows) in &s.rows {
             let _ = writeln!(out, "  table       {table}: {rows} rows");

@@ -1,10 +1,10 @@
-//! What is in the bucket, counted again and again, and what the server's journal says of it.
+//! What is in the bucket, counted again and again, and what was written into it, by the server's journal.
 
 use assay_checks::{Call, Client, xml};
 use assay_server::Journal;
 use http::Method;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What everything in the bucket begins with.
 pub const ROOT: &str = "day/orders/";
@@ -34,14 +34,12 @@ pub struct Sample {
     pub written_bytes: u64,
 }
 
-/// What was asked of the server so far.
+/// What was written so far.
 #[derive(Debug, Default)]
 pub struct Harvest {
     last: u64,
     /// Distinct data objects that were created, with their bytes.
     created: BTreeMap<String, u64>,
-    /// Keys that were deleted, those of probes left out.
-    pub deleted: BTreeSet<String>,
     /// Requests that the journal had dropped before they were looked at.
     pub missed: u64,
 }
@@ -60,20 +58,21 @@ impl Harvest {
             self.missed += record.number - self.last - 1;
             self.last = record.number;
             let done = record.status.is_some_and(|status| (200..300).contains(&status));
-            let Some(key) = record.key.filter(|key| done && !key.contains("/_manifest/probe/")) else {
-                continue;
-            };
-            match record.operation {
-                Some("PutObject") if key.contains("/wm2-") => {
-                    self.created.insert(key, record.body_size);
-                }
-                Some("DeleteObject") => {
-                    self.deleted.insert(key);
-                }
-                _ => {}
+            if let Some(key) = record.key.filter(|key| done && key.contains("/wm2-"))
+                && record.operation == Some("PutObject")
+            {
+                self.created.insert(key, record.body_size);
             }
         }
     }
+}
+
+/// Makes the bucket keep every version, before anything is in it: its history is judged at the end.
+pub async fn keep_versions(client: &Client) -> Result<(), String> {
+    let enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    let call = Call::new(Method::PUT, None).query("versioning", "").body(enabled);
+    let answer = client.send(call).await.map_err(|lost| format!("no versions: {lost}"))?;
+    if answer.status.is_success() { Ok(()) } else { Err(format!("no versions: {}", answer.status)) }
 }
 
 /// Lists the bucket.

@@ -32,60 +32,71 @@ pub async fn orphans(programs: &Programs, host: &Path) -> Result<usize, String> 
     }
 }
 
-/// Asks everybody; what does not hold is returned as findings, with what the oracle counted.
+/// What everybody says.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// What does not hold.
+    pub findings: Vec<String>,
+    /// What could not be judged.
+    pub unproven: Vec<String>,
+    /// What the oracle counted in the bucket.
+    pub statistics: Value,
+    /// Deletes that were judged by the HEAD of their moment, by what they took.
+    pub deletes: Value,
+}
+
+/// Asks everybody: `durable` is the oracle's judge of the bucket at rest, `history` that of all its deletes.
 pub async fn judge(
     programs: &Programs,
     host: &Path,
-    oracle: &mut Command,
+    [durable, history]: [Command; 2],
     harvest: &Harvest,
     last: &Sample,
     bounds: Bounds,
-) -> Result<(Vec<String>, Value), String> {
-    let mut findings = Vec::new();
+) -> Result<Judged, String> {
+    let mut judged = Judged::default();
     let (code, verified) = answer(programs.command(host, &["verify", "--deep", "--json"])).await?;
     if code != 0 {
-        findings.push(format!("verify --deep ended with {code}: {verified}"));
+        judged.findings.push(format!("verify --deep ended with {code}: {verified}"));
     }
     let orphans = orphans(programs, host).await?;
     if orphans > 0 {
-        findings.push(format!("reconcile --dry-run finds {orphans} orphans older than the grace"));
+        judged.findings.push(format!("reconcile --dry-run finds {orphans} orphans older than the grace"));
     }
-    let output = oracle.output().await.map_err(|why| why.to_string())?;
-    let judged: Value = serde_json::from_slice(&output.stdout)
-        .map_err(|why| format!("the oracle: {why}: {}", String::from_utf8_lossy(&output.stderr)))?;
-    if output.status.code() != Some(0) {
-        findings.push(format!("assay-oracle ended with {:?}: {}", output.status.code(), judged["findings"]));
-    }
-    let statistics = judged["statistics"].clone();
-    let count = |name: &str| statistics[name].as_u64().unwrap_or(u64::MAX);
-    if count("orphans") > 0 {
-        findings.push(format!("{} unreachable objects are left after the grace", count("orphans")));
+    judged.statistics = judged.ask(durable).await?;
+    judged.deletes = judged.ask(history).await?["deletes"].take();
+    let count = |name: &str| judged.statistics[name].as_u64().unwrap_or(u64::MAX);
+    let left = count("orphans");
+    if left > 0 {
+        judged.findings.push(format!("{left} unreachable objects are left after the grace"));
     }
     let live = last.originals + last.compacted;
     for (what, found, most) in
         [("data objects", live, bounds.objects), ("entries", last.entries, bounds.entries)]
     {
         if found > most {
-            findings.push(format!("{found} {what} are left, {most} at most were expected"));
+            judged.findings.push(format!("{found} {what} are left, {most} at most were expected"));
         }
     }
-    let kept: Vec<&String> = harvest.deleted.iter().filter(|key| may_never_go(key)).collect();
-    if !kept.is_empty() {
-        findings.push(format!("deleted, and must be kept for ever: {kept:?}"));
-    }
     if harvest.missed > 0 {
-        findings.push(format!(
-            "{} requests were dropped from the journal before they were looked at",
-            harvest.missed
-        ));
+        let missed = harvest.missed;
+        judged.unproven.push(format!("{missed} requests left the journal before they were looked at"));
     }
-    Ok((findings, statistics))
+    Ok(judged)
 }
 
-/// HEAD, and the kinds that nothing ever deletes.
-fn may_never_go(key: &str) -> bool {
-    let kinds = ["HEAD", "rollups/", "inventory/", "marks/", "compactions/"];
-    kinds.iter().any(|kind| key.contains(&format!("/_manifest/{kind}")))
+impl Judged {
+    /// Asks the oracle, and returns what it counted.
+    async fn ask(&mut self, oracle: Command) -> Result<Value, String> {
+        let (code, mut said) = answer(oracle).await?;
+        match code {
+            0 => {}
+            1 => self.findings.push(format!("{}: {}", said["subject"], said["findings"])),
+            3 => self.unproven.push(format!("{}: {}", said["subject"], said["inconclusive"])),
+            _ => return Err(format!("the oracle ended with {code}: {said}")),
+        }
+        Ok(said["statistics"].take())
+    }
 }
 
 async fn answer(mut command: Command) -> Result<(i32, Value), String> {
@@ -95,22 +106,4 @@ async fn answer(mut command: Command) -> Result<(i32, Value), String> {
         status.code().unwrap_or(128),
         said.unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&stderr).as_ref())),
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_entries_and_data_may_go() {
-        for (key, never) in [
-            ("day/orders/_manifest/HEAD", true),
-            ("day/orders/_manifest/marks/1.mark", true),
-            ("day/orders/_manifest/entries/1.entry", false),
-            ("day/orders/shop.orders/wm2-1/1.jsonl", false),
-            ("day/orders/shop.orders/compacted/1.jsonl", false),
-        ] {
-            assert_eq!(may_never_go(key), never, "{key}");
-        }
-    }
 }

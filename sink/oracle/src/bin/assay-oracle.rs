@@ -10,6 +10,7 @@ use assay_oracle::bucket::{Access, Bucket, ReadError};
 use assay_oracle::durable::{self, Subject};
 use assay_oracle::events::Workload;
 use assay_oracle::expected::Expected;
+use assay_oracle::history;
 use assay_oracle::reach::Reach;
 use assay_oracle::report::{Report, Verdict};
 use assay_oracle::visible::{self, Scope};
@@ -29,6 +30,9 @@ struct Options {
 enum Judge {
     /// A settled durable_v2 pipeline: HEAD, entries, digests, objects, rows.
     Durable(Durable),
+    /// Every delete in the history of a durable_v2 pipeline, judged by what HEAD reached at that moment: for a bucket
+    /// that has had versions since before the stream, on a store whose version ids tell the order of commits.
+    History(History),
     /// What a consumer sees below a prefix after a campaign: every produced event once, and nothing else.
     Visible(Visible),
 }
@@ -53,16 +57,37 @@ struct Place {
     json: bool,
 }
 
+/// Which pipeline.
 #[derive(Args)]
-struct Durable {
-    #[command(flatten)]
-    place: Place,
+struct Of {
     /// The sink's prefix, as configured.
     #[arg(long, default_value = "")]
     prefix: String,
     /// The pipeline's name, as configured.
     #[arg(long)]
     pipeline: String,
+}
+
+impl Of {
+    fn subject(&self) -> Subject {
+        Subject { prefix: self.prefix.clone(), pipeline: self.pipeline.clone() }
+    }
+}
+
+#[derive(Args)]
+struct History {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    of: Of,
+}
+
+#[derive(Args)]
+struct Durable {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    of: Of,
     /// Every row version that must be there once, one JSON object a line:
     /// {"namespace":"public","table":"t","row":{"/op":"u","/after":{"id":1}}}; row maps JSON pointers to values.
     #[arg(long)]
@@ -122,8 +147,12 @@ async fn durable(options: &Durable) -> Result<Report, (u8, String)> {
     let usage = |why| (USAGE, why);
     let bucket = Bucket::new(&access(&options.place).map_err(usage)?);
     let expected = options.expected.as_ref().map(expected).transpose().map_err(usage)?;
-    let subject = Subject { prefix: options.prefix.clone(), pipeline: options.pipeline.clone() };
-    durable::judge(&bucket, &subject, expected).await.map_err(|error| unread(&error))
+    durable::judge(&bucket, &options.of.subject(), expected).await.map_err(|error| unread(&error))
+}
+
+async fn history(options: &History) -> Result<Report, (u8, String)> {
+    let bucket = Bucket::new(&access(&options.place).map_err(|why| (USAGE, why))?);
+    history::judge(&bucket, &options.of.subject()).await.map_err(|error| unread(&error))
 }
 
 async fn visible(options: &Visible) -> Result<Report, (u8, String)> {
@@ -154,6 +183,7 @@ fn unread(error: &ReadError) -> (u8, String) {
 async fn main() -> ExitCode {
     let (judged, json) = match Options::parse().judge {
         Judge::Durable(options) => (durable(&options).await, options.place.json),
+        Judge::History(options) => (history(&options).await, options.place.json),
         Judge::Visible(options) => (visible(&options).await, options.place.json),
     };
     match judged {

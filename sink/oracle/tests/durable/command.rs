@@ -6,12 +6,9 @@ use super::forge::{Forge, Stored, wanted};
 
 const SECRET: &str = "do-not-print-this-secret";
 
-fn run(stored: Option<&Stored>, arguments: &[&str]) -> Output {
+pub fn run(judge: &str, stored: Option<&Stored>, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_assay-oracle"));
-    command
-        .arg("durable")
-        .args(["--bucket", "lake", "--prefix", "cdc", "--pipeline", "orders"])
-        .args(arguments);
+    command.arg(judge).args(["--bucket", "lake", "--prefix", "cdc", "--pipeline", "orders"]).args(arguments);
     command.env_clear();
     if let Some(stored) = stored {
         command.args(["--endpoint", stored.server.endpoint(), "--region", stored.server.region()]);
@@ -33,20 +30,20 @@ async fn the_exit_code_is_the_verdict() {
     let list = folder.path().join("expected.jsonl");
     let list = list.to_str().unwrap();
     let clean = Forge::three().stored().await;
-    let output = run(Some(&clean), &[]);
+    let output = run("durable", Some(&clean), &[]);
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert!(printed(&output).starts_with("durable cdc/orders/: clean\n"), "{}", printed(&output));
     std::fs::write(list, wanted("a", 1)).unwrap();
-    let output = run(Some(&clean), &["--json", "--expected", list]);
+    let output = run("durable", Some(&clean), &["--json", "--expected", list]);
     assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["verdict"], &report["counts"]["gap"]), (&"findings".into(), &1.into()));
-    let output = run(Some(&clean), &["--pipeline", "elsewhere"]);
+    let output = run("durable", Some(&clean), &["--pipeline", "elsewhere"]);
     assert_eq!(output.status.code(), Some(2), "given twice");
     std::fs::write(list, "{}\n").unwrap();
-    let output = run(Some(&clean), &["--expected", list]);
+    let output = run("durable", Some(&clean), &["--expected", list]);
     assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
-    let output = run(None, &["--endpoint", clean.server.endpoint()]);
+    let output = run("durable", None, &["--endpoint", clean.server.endpoint()]);
     assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
     assert!(!printed(&output).contains(SECRET));
 }
@@ -54,7 +51,7 @@ async fn the_exit_code_is_the_verdict() {
 #[test]
 fn without_a_store_or_credentials_it_says_so() {
     // The discard port: nobody listens.
-    let output = run(None, &["--endpoint", "http://127.0.0.1:9"]);
+    let output = run("durable", None, &["--endpoint", "http://127.0.0.1:9"]);
     assert_eq!(output.status.code(), Some(7), "{}", printed(&output));
     assert!(!printed(&output).contains(SECRET), "{}", printed(&output));
     let output = Command::new(env!("CARGO_BIN_EXE_assay-oracle"))

@@ -60,7 +60,18 @@ pub fn lsn(value: u64) -> Value {
 /// The record of one object and its bytes, rows of one table.
 pub fn object(position: &Value, table: &str, rows: &[Value]) -> (Value, Vec<u8>) {
     let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
-    let bytes: Vec<u8> = lines.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect();
+    let bytes = lines.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect();
+    object_of(position, table, &lines, bytes, "jsonl")
+}
+
+/// The same of any format, whose name is the key's ending.
+pub fn object_of(
+    position: &Value,
+    table: &str,
+    lines: &[String],
+    bytes: Vec<u8>,
+    format: &str,
+) -> (Value, Vec<u8>) {
     let digest = position["digest"].as_str().expect("a digest");
     let sequence = [
         prefixed(b"dfs3/rows/v1"),
@@ -70,9 +81,9 @@ pub fn object(position: &Value, table: &str, rows: &[Value]) -> (Value, Vec<u8>)
     .concat();
     let record = json!({
         "namespace": "public", "table": table, "layout": "wm2",
-        "key": format!("{ROOT}public.{table}/wm2-{digest}/{}.jsonl", sha(&bytes)),
-        "sha256": sha(&bytes), "size": bytes.len().to_string(), "rows": rows.len().to_string(),
-        "format": "jsonl", "compression": "none", "schema_fingerprint": sha("schema"),
+        "key": format!("{ROOT}public.{table}/wm2-{digest}/{}.{format}", sha(&bytes)),
+        "sha256": sha(&bytes), "size": bytes.len().to_string(), "rows": lines.len().to_string(),
+        "format": format, "compression": "none", "schema_fingerprint": sha("schema"),
         "row_seq_digest": sha(sequence), "etag": null,
     });
     (record, bytes)
@@ -89,6 +100,7 @@ pub fn wanted(table: &str, id: u64) -> String {
 }
 
 /// Everything in the bucket, until it is stored.
+#[derive(Clone)]
 pub struct Forge {
     pub objects: BTreeMap<String, Vec<u8>>,
     pub head: Value,
@@ -111,8 +123,13 @@ impl Forge {
 
     /// Three entries over two tables: what most tests spoil.
     pub fn three() -> Self {
+        Self::grown(3)
+    }
+
+    /// So many entries over two tables.
+    pub fn grown(entries: u64) -> Self {
         let mut forge = Self::new();
-        for seq in 1..=3 {
+        for seq in 1..=entries {
             let position = lsn(seq * 0x100);
             let tables = vec![
                 object(&position, "a", &[row(seq * 2), row(seq * 2 + 1)]),

@@ -13,16 +13,16 @@ fn prefixed(bytes: &[u8]) -> Vec<u8> {
 
 /// Three entries of which two are rolled up, and the two objects of table `a` in them compacted into one. Nothing is
 /// collected yet.
-struct Aged {
-    forge: Forge,
-    entries: Vec<String>,
-    originals: Vec<String>,
+pub struct Aged {
+    pub forge: Forge,
+    pub entries: Vec<String>,
+    pub originals: Vec<String>,
     inventory: Value,
     record: Value,
 }
 
 impl Aged {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let forge = Forge::three();
         let entries: Vec<String> = (0..2).map(|nth| forge.key("entries", nth)).collect();
         let body = |key: &String| -> Value {
@@ -84,7 +84,7 @@ impl Aged {
     }
 
     /// Publishes rollup and record.
-    fn published(mut self) -> Self {
+    pub fn published(mut self) -> Self {
         let put = |forge: &mut Forge, key: String, bytes: Vec<u8>| {
             forge.objects.insert(key.clone(), bytes);
             key
@@ -120,7 +120,7 @@ impl Aged {
     }
 }
 
-fn everything() -> String {
+pub fn everything() -> String {
     let a: String = (2..=7).map(|id| wanted("a", id)).collect();
     a + &(1..=3).map(|id| wanted("b", id)).collect::<String>()
 }

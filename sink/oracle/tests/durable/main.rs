@@ -2,7 +2,9 @@
 
 mod command;
 mod forge;
+mod history;
 mod lifetime;
+mod parquet;
 
 use assay_oracle::bucket::ReadError;
 use assay_oracle::durable::Subject;
