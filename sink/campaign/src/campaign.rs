@@ -14,7 +14,7 @@ use crate::loss::Loss;
 use crate::plan::{Plan, Sink};
 use crate::report;
 use crate::rig::{Dead, Rig, Role};
-use crate::wire::LogClient;
+use crate::source;
 
 /// How long the drain may take, in seconds.
 const DRAIN_S: u64 = 90;
@@ -125,7 +125,10 @@ pub async fn run(plan: Plan, extent: Extent) -> Result<Outcome, String> {
 async fn drive(chaos: &mut Chaos, extent: Extent, reasons: &mut Vec<String>) -> Result<bool, Dead> {
     let died = |why: std::io::Error| Dead(why.to_string());
     chaos.rig.start(Role::Store, None).map_err(died)?;
-    chaos.rig.start(Role::Log, None).map_err(died)?;
+    if chaos.rig.plan.starts_log() {
+        chaos.rig.start(Role::Log, None).map_err(died)?;
+        source::prepare(&chaos.rig.plan).await.map_err(Dead)?;
+    }
     if chaos.rig.plan.sink == Sink::Staged {
         chaos.rig.start(Role::Coordinator, None).map_err(died)?;
     }
@@ -150,6 +153,10 @@ async fn drive(chaos: &mut Chaos, extent: Extent, reasons: &mut Vec<String>) -> 
     let mut mandatory = Fault::mandatory(chaos.rig.plan.sink, extent.short, lossy);
     if extent.foreign {
         mandatory.insert(0, Fault::ForeignObject);
+    }
+    if !chaos.rig.plan.starts_log() {
+        eprintln!("gate: the brokers are not this campaign's, and are not disturbed");
+        mandatory.retain(|fault| !fault.of_log());
     }
     for fault in &mandatory {
         chaos.apply(*fault).await?;
@@ -242,10 +249,10 @@ async fn settled(plan: &Plan) -> Result<bool, Dead> {
 
 /// One more than each partition's last event, as the log has it.
 pub async fn produced(plan: &Plan) -> Option<Vec<u64>> {
-    let mut log = LogClient::new(&plan.log);
+    let mut source = source::open(plan).ok()?;
     let mut ends = Vec::new();
     for partition in 0..plan.partitions {
-        ends.push(log.end(partition).await?);
+        ends.push(source.end(partition).await.ok()??);
     }
     Some(ends)
 }

@@ -45,6 +45,8 @@ pub enum Fault {
     CoordinatorKill,
     /// SIGKILL of the log.
     LogRestart,
+    /// The log's process is stopped and continued: what it was asked meanwhile it may do late.
+    LogHangs,
     /// A worker is stopped for longer than it may be silent, then goes on.
     Zombie,
     /// While a worker is away, someone else writes at the keys that it is to commit. It can't be healed: no campaign
@@ -67,6 +69,7 @@ impl Fault {
             Self::Loss => "loss of packets".to_owned(),
             Self::CoordinatorKill => "coordinator SIGKILL".to_owned(),
             Self::LogRestart => "log SIGKILL and restart".to_owned(),
+            Self::LogHangs => "log away, hanging".to_owned(),
             Self::Zombie => "worker stopped and continued".to_owned(),
             Self::ForeignObject => "foreign objects at keys to be committed".to_owned(),
         }
@@ -80,7 +83,7 @@ impl Fault {
                 "kill -9 of the process"
             }
             Self::At(_) => "exit at the armed point, code 86 and a record",
-            Self::StoreHangs | Self::Zombie => "SIGSTOP, SIGCONT",
+            Self::StoreHangs | Self::LogHangs | Self::Zombie => "SIGSTOP, SIGCONT",
             Self::ForeignObject => "exit before the commit, then a PUT at each of its keys",
             Self::StoreAwayInRecovery => "exit before the commit, then kill -9 of the store",
             Self::Partition => "a relay that forwards nothing",
@@ -98,6 +101,12 @@ impl Fault {
             all.push(Self::Loss);
         }
         all
+    }
+
+    /// Whether it needs the log to be a process of the campaign.
+    #[must_use]
+    pub const fn of_log(self) -> bool {
+        matches!(self, Self::LogRestart | Self::LogHangs)
     }
 
     fn of_sink(sink: Sink, short: bool) -> Vec<Self> {
@@ -122,7 +131,8 @@ impl Fault {
         all.extend(points.map(Self::At));
         all.extend([Self::StoreAwayInRecovery, Self::StoreRefuses, Self::CoordinatorKill]);
         if !short {
-            all.extend([Self::StoreHangs, Self::Partition, Self::Delay, Self::LogRestart, Self::Zombie]);
+            all.extend([Self::StoreHangs, Self::Partition, Self::Delay, Self::LogRestart, Self::LogHangs]);
+            all.push(Self::Zombie);
         }
         all
     }
@@ -138,7 +148,13 @@ impl Fault {
         all.extend(points.map(Self::At));
         all.push(Self::StoreAwayInRecovery);
         if !short {
-            all.extend([Self::StoreRefuses, Self::StoreHangs, Self::LogRestart, Self::Zombie]);
+            all.extend([
+                Self::StoreRefuses,
+                Self::StoreHangs,
+                Self::LogRestart,
+                Self::LogHangs,
+                Self::Zombie,
+            ]);
         }
         all
     }
@@ -369,7 +385,13 @@ impl Chaos {
                 self.rig.kill(Role::Log)?;
                 pause(1_000).await;
                 self.rig.start(Role::Log, None)?;
-                true.into()
+                self.grows().await.into()
+            }
+            Fault::LogHangs => {
+                self.rig.freeze(Role::Log, true)?;
+                pause(4_000).await;
+                self.rig.freeze(Role::Log, false)?;
+                self.grows().await.into()
             }
             Fault::Zombie => {
                 self.rig.freeze(victim, true)?;
@@ -378,6 +400,21 @@ impl Chaos {
                 true.into()
             }
         })
+    }
+
+    /// Whether the log, back again, takes more events: checkpoints count without any.
+    async fn grows(&self) -> bool {
+        let until = Instant::now() + Duration::from_secs(RECOVERY_S);
+        let mut first = None;
+        while Instant::now() < until {
+            match (produced(&self.rig.plan).await, &first) {
+                (Some(ends), None) => first = Some(ends),
+                (Some(ends), Some(first)) if ends > *first => return true,
+                _ => {}
+            }
+            pause(100).await;
+        }
+        false
     }
 
     fn same(&mut self, pids: &[Option<u32>]) -> bool {

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::clock;
 use crate::plan::{PREFIX, Plan, pipeline};
-use crate::wire::{LogClient, ToLog};
+use crate::source;
 
 /// Lines of a batch, at most.
 const BATCH: u64 = 2_000;
@@ -75,11 +75,11 @@ async fn partition(plan: Plan, env: Env, subtask: u32) -> Result<(), SinkError> 
         None => 0,
     };
     tracing::info!(subtask, next, steps = ?sink.reconciled(), "resumes");
-    let mut log = LogClient::new(&plan.log);
+    let mut source = source::open(&plan).map_err(SinkError::Internal)?;
     let stop = plan.directory.join("stop-job");
     loop {
-        let fetch = ToLog::Fetch { partition: subtask, from: next, most: BATCH };
-        let lines = log.ask(&fetch).await.map(|answer| answer.lines).unwrap_or_default();
+        let lines = source.fetch(subtask, next, BATCH).await.map_err(SinkError::Internal)?;
+        let lines = lines.unwrap_or_default();
         if lines.is_empty() {
             if stop.exists() {
                 return sink.close().await;

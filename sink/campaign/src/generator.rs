@@ -5,14 +5,17 @@ use std::time::Duration;
 use assay_oracle::events::Place;
 
 use crate::plan::Plan;
-use crate::wire::{LogClient, ToLog};
+use crate::source;
 
 /// From one batch to the next, in milliseconds.
 const BATCH_MS: u64 = 100;
 
 /// Runs until the file `stop-generator` is there.
-pub async fn run(plan: &Plan) {
-    let mut log = LogClient::new(&plan.log);
+///
+/// # Errors
+/// What is wrong with the source: one that is away is waited for.
+pub async fn run(plan: &Plan) -> Result<(), String> {
+    let mut source = source::open(plan)?;
     let workload = plan.workload();
     let each = (plan.rate * BATCH_MS / 1000 / u64::from(plan.partitions)).max(1);
     let mut tick = tokio::time::interval(Duration::from_millis(BATCH_MS));
@@ -22,10 +25,11 @@ pub async fn run(plan: &Plan) {
         tick.tick().await;
         for partition in 0..plan.partitions {
             // What the log has decides, and no memory: an append without an answer may have landed.
-            let Some(from) = log.end(partition).await else { continue };
+            let Some(from) = source.end(partition).await? else { continue };
             let line = |seq| workload.line(Place { partition, seq });
             let lines = (from..from + each).map(line).collect();
-            let _ = log.ask(&ToLog::Append { partition, from, lines }).await;
+            source.append(partition, from, lines).await?;
         }
     }
+    Ok(())
 }

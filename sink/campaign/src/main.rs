@@ -18,6 +18,8 @@ mod coordinator;
 mod durable;
 mod generator;
 mod judge;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod log;
 mod loss;
 mod page;
@@ -25,12 +27,13 @@ mod plan;
 mod relay;
 mod report;
 mod rig;
+mod source;
 mod wire;
 mod worker;
 
 use assay_server::{Deviation, Rule, Server};
 use campaign::Extent;
-use plan::{BUCKET, KEYS, Plan, Sink, Upstream};
+use plan::{ADDRESS, BUCKET, KEYS, Kafka, Plan, Sink, Upstream};
 
 const USAGE: u8 = 2;
 const OWN_FAULT: u8 = 4;
@@ -39,6 +42,9 @@ const OWN_FAULT: u8 = 4;
 const SMOKE_MINUTES: u64 = 30;
 
 const INTERRUPTED: i32 = 130;
+
+/// The topic of Kafka's protocol, where no other is named.
+const TOPIC: &str = "assay-campaign";
 
 /// Proves staged commits with real processes, real kills and an independent judge.
 #[derive(Parser)]
@@ -101,6 +107,17 @@ struct Run {
     /// A fault of the store that is never healed, as a rule of the server: the campaign must fail
     #[arg(long, value_name = "RULE")]
     store_fault: Vec<String>,
+    /// Brokers of Kafka's protocol in place of the campaign's own log, with commas between: they run already and are not
+    /// disturbed
+    #[arg(long, value_name = "HOST:PORT,...", conflicts_with = "broker_command")]
+    brokers: Option<String>,
+    /// The topic there: new, or empty
+    #[arg(long, value_name = "NAME", requires = "brokers", default_value = TOPIC)]
+    topic: String,
+    /// A broker of Kafka's protocol that the campaign starts and kills: its words, with spaces between, and {address}
+    /// for where it listens; in a directory of its own
+    #[arg(long, value_name = "COMMAND")]
+    broker_command: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -191,6 +208,8 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
     let directory = empty(&run.evidence).map_err(usage)?;
     let port = || free_port().map_err(|why| Failure(OWN_FAULT, why.to_string()));
     let upstream = provider().map_err(usage)?.map(|of| Upstream { endpoint: of.endpoint, bucket: of.bucket });
+    let kafka = (run.brokers.is_some() || run.broker_command.is_some())
+        .then_some(Kafka { topic: run.topic, command: run.broker_command });
     let plan = Plan {
         sink: run.sink,
         seed: run.seed,
@@ -201,7 +220,8 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
         checkpoint_ms: run.checkpoint_ms,
         patience_ms: 3_000,
         store: port()?,
-        log: port()?,
+        log: run.brokers.clone().map_or_else(port, Ok)?,
+        kafka,
         coordinator: port()?,
         directory,
         mutant: run.mutant,
@@ -212,6 +232,7 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
     plan.chosen().map_err(usage)?;
     deviations(&plan).map_err(usage)?;
     faults(&plan).map_err(usage)?;
+    broker(&plan).await.map_err(usage)?;
     let extent = Extent { short: run.profile == Profile::Short, minutes, foreign: run.foreign_object };
     let outcome = campaign::run(plan, extent).await.map_err(|why| Failure(OWN_FAULT, why))?;
     for reason in &outcome.reasons {
@@ -221,6 +242,16 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
     println!("{line}");
     println!("evidence: {}", outcome.plan.directory.display());
     Ok(code)
+}
+
+/// Whether this build and the named brokers can serve as the plan's source.
+async fn broker(plan: &Plan) -> Result<(), String> {
+    let command = plan.kafka.as_ref().and_then(|kafka| kafka.command.as_deref());
+    if command.is_some_and(|command| !command.contains(ADDRESS)) {
+        return Err(format!("the broker's command has no {ADDRESS}: it would listen elsewhere"));
+    }
+    source::open(plan)?;
+    if plan.starts_log() { Ok(()) } else { source::prepare(plan).await }
 }
 
 /// One short gate for each mistake that can be made on purpose.
@@ -277,10 +308,7 @@ async fn play(role: RoleOf) -> Result<u8, Failure> {
     match role.role {
         Process::Store => store(&plan).await.map(|()| 0).map_err(own),
         Process::Log => log::run(&plan).await.map(|()| 0).map_err(own),
-        Process::Generator => {
-            generator::run(&plan).await;
-            Ok(0)
-        }
+        Process::Generator => generator::run(&plan).await.map(|()| 0).map_err(own),
         Process::Coordinator => Ok(coordinator::run(&plan).await.map(|()| 0)?),
         Process::Worker if plan.sink == Sink::DurableV2 => {
             let ended = durable::run(&plan, role.index).await;

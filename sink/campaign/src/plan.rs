@@ -52,6 +52,20 @@ pub struct Upstream {
     pub bucket: String,
 }
 
+/// A topic of Kafka's protocol, in place of the campaign's own log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kafka {
+    /// Its name.
+    pub topic: String,
+    /// The broker's command where the campaign starts it, with [`ADDRESS`] for where it listens; none of brokers that
+    /// run already.
+    pub command: Option<String>,
+}
+
+/// Stands for `host:port` in a broker's command.
+pub const ADDRESS: &str = "{address}";
+
 /// A campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,8 +88,10 @@ pub struct Plan {
     pub patience_ms: u64,
     /// `host:port` of the store.
     pub store: String,
-    /// `host:port` of the log.
+    /// `host:port` of the log, or of each broker, with commas between.
     pub log: String,
+    /// The topic, where the log is one of Kafka's protocol.
+    pub kafka: Option<Kafka>,
     /// `host:port` of the coordinator.
     pub coordinator: String,
     /// Where the processes keep their things.
@@ -155,8 +171,15 @@ impl Plan {
     /// The ports of the store, the log and the coordinator.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
-        let port = |address: &String| address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-        [&self.store, &self.log, &self.coordinator].into_iter().filter_map(port).collect()
+        let port = |address: &str| address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        let addresses = [&self.store, &self.log, &self.coordinator].into_iter();
+        addresses.flat_map(|address| address.split(',')).filter_map(port).collect()
+    }
+
+    /// Whether the log is a process of this campaign, so that it can be killed.
+    #[must_use]
+    pub fn starts_log(&self) -> bool {
+        self.kafka.as_ref().is_none_or(|kafka| kafka.command.is_some())
     }
 
     /// What the judges look at.
@@ -203,5 +226,45 @@ impl Plan {
         return Ok(Chosen::one(mutant));
         #[cfg(not(feature = "mutants"))]
         Err(format!("mutant {}: build with --features mutants", mutant.name()))
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A plan with free ports.
+    pub fn plan(directory: &Path) -> Plan {
+        let port = || crate::free_port().unwrap();
+        Plan {
+            sink: Sink::Staged,
+            seed: 1,
+            partitions: 2,
+            keys: 100,
+            workers: 1,
+            rate: 100,
+            checkpoint_ms: 1_000,
+            patience_ms: 3_000,
+            store: port(),
+            log: port(),
+            kafka: None,
+            coordinator: port(),
+            directory: directory.to_owned(),
+            mutant: None,
+            deviations: Vec::new(),
+            store_faults: Vec::new(),
+            upstream: None,
+        }
+    }
+
+    #[test]
+    fn the_ports_of_all_brokers_are_ports_of_the_plan() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, coordinator) = ("127.0.0.1:1".to_owned(), "127.0.0.1:4".to_owned());
+        let log = "one:2,two:3".to_owned();
+        let kafka = Some(Kafka { topic: "events".to_owned(), command: None });
+        let plan = Plan { store, log, kafka, coordinator, ..plan(directory.path()) };
+        assert_eq!(plan.ports(), [1, 2, 3, 4]);
+        assert!(!plan.starts_log());
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use crate::campaign::{Outcome, Verdict, samples};
 use crate::page;
-use crate::plan::{Plan, Sink};
+use crate::plan::{Kafka, Plan, Sink};
 
 /// Writes `verdict.json`, `faults.jsonl`, `report.md` and `report.html` into the campaign's directory.
 ///
@@ -52,6 +52,7 @@ pub fn text(outcome: &Outcome) -> String {
         ("duration", format!("{} s", outcome.seconds)),
         ("mutant", plan.mutant.clone().unwrap_or_else(|| "none".to_owned())),
         ("store", store(plan)),
+        ("source", source(plan)),
         ("partitions, workers", format!("{}, {}", plan.partitions, plan.workers)),
         ("keys", plan.keys.to_string()),
         ("events a second, asked for", plan.rate.to_string()),
@@ -108,6 +109,22 @@ fn store(plan: &Plan) -> String {
         let _ = write!(text, ", made to {bad}");
     }
     text
+}
+
+/// The source, in words.
+fn source(plan: &Plan) -> String {
+    match &plan.kafka {
+        None => "the campaign's own log".to_owned(),
+        Some(Kafka { topic, command: None }) => {
+            format!("Kafka's protocol: topic {topic} of {}, which is not restarted", plan.log)
+        }
+        Some(Kafka { topic, command: Some(command) }) => {
+            // Without the directories, which are of this machine only.
+            let program = command.split_whitespace().next().unwrap_or_default();
+            let name = program.rsplit('/').next().unwrap_or_default();
+            format!("Kafka's protocol: topic {topic} of {name}, a process of the campaign")
+        }
+    }
 }
 
 const BOUNDARIES: &str = "

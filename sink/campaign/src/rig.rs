@@ -9,7 +9,7 @@ use std::time::Duration;
 use sinks::point::{EXIT_CODE, Point};
 use tokio::time::Instant;
 
-use crate::plan::Plan;
+use crate::plan::{ADDRESS, Plan};
 use crate::relay::{Link, Relay};
 
 /// Which process.
@@ -90,16 +90,11 @@ impl Rig {
             OpenOptions::new().create(true).append(true).open(directory.join(name))
         };
         let errors = log(&format!("{}.log", role.name()))?;
-        let mut command = Command::new(&self.binary);
-        command.arg("role").arg(match role {
-            Role::Worker(_) => "worker".to_owned(),
-            other => other.name(),
-        });
-        command.arg("--plan").arg(directory.join("plan.json"));
-        if let Role::Worker(index) = role {
-            command.args(["--index", &index.to_string()]);
-            command.args(["--coordinator", self.relays[index as usize].address()]);
-        }
+        let broker = self.plan.kafka.as_ref().and_then(|kafka| kafka.command.as_deref());
+        let mut command = match broker {
+            Some(broker) if role == Role::Log => self.broker(broker)?,
+            _ => self.own(role),
+        };
         command.env_remove("ASSAY_PROTOCOL_POINT").env_remove("ASSAY_PROTOCOL_POINT_FIRED");
         if let Some((point, record)) = armed {
             command.env("ASSAY_PROTOCOL_POINT", point.name()).env("ASSAY_PROTOCOL_POINT_FIRED", record);
@@ -109,6 +104,33 @@ impl Rig {
         let child = command.spawn()?;
         self.children.insert(role, child);
         Ok(())
+    }
+
+    /// One of the binary's processes.
+    fn own(&self, role: Role) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg("role").arg(match role {
+            Role::Worker(_) => "worker".to_owned(),
+            other => other.name(),
+        });
+        command.arg("--plan").arg(self.plan.directory.join("plan.json"));
+        if let Role::Worker(index) = role {
+            command.args(["--index", &index.to_string()]);
+            command.args(["--coordinator", self.relays[index as usize].address()]);
+        }
+        command
+    }
+
+    /// A broker's process, in a directory that stays when it is started again.
+    fn broker(&self, command: &str) -> std::io::Result<Command> {
+        let directory = self.plan.directory.join("log");
+        std::fs::create_dir_all(&directory)?;
+        // It is none of ours and does not watch its standard input: the kernel ends it with this process.
+        let mut tethered = Command::new("setpriv");
+        tethered.args(["--pdeathsig", "KILL", "--"]);
+        tethered.args(command.split_whitespace().map(|word| word.replace(ADDRESS, &self.plan.log)));
+        tethered.current_dir(directory);
+        Ok(tethered)
     }
 
     /// The process's id, if it was started.

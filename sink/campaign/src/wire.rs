@@ -151,9 +151,4 @@ impl LogClient {
         self.open = Some(halves);
         Some(answer)
     }
-
-    /// One more than a partition's last line, as the log has it.
-    pub async fn end(&mut self, partition: u32) -> Option<u64> {
-        self.ask(&ToLog::Fetch { partition, from: u64::MAX, most: 0 }).await.map(|answer| answer.end)
-    }
 }

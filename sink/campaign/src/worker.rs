@@ -13,7 +13,8 @@ use tokio::sync::mpsc;
 use crate::clock;
 use crate::coordinator::{ALIVE_MS, SILENCE_MS};
 use crate::plan::Plan;
-use crate::wire::{FromWorker, LogClient, ToLog, ToWorker, halves};
+use crate::source::{self, Source};
+use crate::wire::{FromWorker, ToWorker, halves};
 
 /// Lines of a partition that are read at once.
 const FETCH: u64 = 2_000;
@@ -105,7 +106,7 @@ async fn work(
     link: &mut Coordinators,
     subtasks: &mut BTreeMap<u32, Subtask>,
 ) -> Result<Ended, StageError> {
-    let mut log = LogClient::new(&plan.log);
+    let mut source = source::open(plan).map_err(StageError::Internal)?;
     let mut tick = tokio::time::interval(Duration::from_millis(50));
     let mut ticks = 0_u64;
     loop {
@@ -127,7 +128,7 @@ async fn work(
                 if ticks.is_multiple_of(40) {
                     commit(subtasks).await?;
                 }
-                read(subtasks, &mut log).await?;
+                read(subtasks, source.as_mut()).await?;
             }
         }
     }
@@ -192,11 +193,10 @@ async fn commit(subtasks: &mut BTreeMap<u32, Subtask>) -> Result<(), StageError>
     Ok(())
 }
 
-async fn read(subtasks: &mut BTreeMap<u32, Subtask>, log: &mut LogClient) -> Result<(), StageError> {
+async fn read(subtasks: &mut BTreeMap<u32, Subtask>, source: &mut dyn Source) -> Result<(), StageError> {
     for (partition, subtask) in subtasks {
-        let fetch = ToLog::Fetch { partition: *partition, from: subtask.next, most: FETCH };
-        let Some(answer) = log.ask(&fetch).await else { continue };
-        for line in answer.lines {
+        let lines = source.fetch(*partition, subtask.next, FETCH).await.map_err(StageError::Internal)?;
+        for line in lines.unwrap_or_default() {
             let id = format!("p{partition}-{}", subtask.next);
             match subtask.sink.write(Record { id: &id, line: line.as_bytes() }) {
                 Ok(()) => subtask.next += 1,

@@ -115,6 +115,33 @@ fn a_store_that_breaks_a_promise_fails_the_gate() {
     }
 }
 
+#[cfg(all(feature = "protocol-points", not(feature = "kafka")))]
+#[test]
+fn a_build_without_the_protocol_of_kafka_refuses_brokers() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for option in [["--brokers", "127.0.0.1:9092"], ["--broker-command", "broker --listen {address}"]] {
+        let output = campaign(&["gate", option[0], option[1]], &dir.path().join(option[0]));
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains("build with --features kafka"), "{}", said(&output));
+    }
+}
+
+#[cfg(feature = "protocol-points")]
+#[test]
+fn brokers_that_are_named_wrong_are_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (arguments, finding) in [
+        (&["--broker-command", "broker --listen 127.0.0.1:9092"][..], "has no {address}"),
+        (&["--broker-command", "broker {address}", "--brokers", "127.0.0.1:9092"], "cannot be used with"),
+        (&["--topic", "events"], "--brokers"),
+    ] {
+        let output = campaign(&[&["gate"], arguments].concat(), &dir.path().join("evidence"));
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(finding), "{}", said(&output));
+        let _ = std::fs::remove_dir_all(dir.path().join("evidence"));
+    }
+}
+
 /// Each point that only the campaign can reach is reached once in its code.
 #[test]
 fn every_point_of_the_coordinator_is_reached_by_the_code() {
