@@ -78,7 +78,11 @@ impl Topic {
         Ok(Self { brokers, name, workload, asking, producer, ends, readers })
     }
 
-    async fn asked_end(&self, partition: u32) -> Result<Option<u64>, String> {
+    async fn known_end(&self, partition: u32) -> Result<Option<u64>, String> {
+        // The one writer's client was told; of anybody else the broker decides.
+        if let Some(end) = self.ends.get(&partition) {
+            return Ok(Some(*end));
+        }
         let (asking, name) = (Arc::clone(&self.asking), self.name.clone());
         let patience = Duration::from_millis(PATIENCE_MS);
         // The client waits in its own way, which must not hold up a thread of ours.
@@ -94,11 +98,7 @@ impl Topic {
     }
 
     async fn appended(&mut self, partition: u32, from: u64, lines: &[String]) -> Result<Option<u64>, String> {
-        // What this process's client has been answered is known; else the broker decides.
-        let end = match self.ends.get(&partition) {
-            Some(end) => Some(*end),
-            None => self.asked_end(partition).await?,
-        };
+        let end = self.known_end(partition).await?;
         if end != Some(from) || lines.is_empty() {
             return Ok(end);
         }
@@ -120,6 +120,7 @@ impl Topic {
                 producer.send_result(record).map_err(|(why, _)| format!("a line was not sent: {why}"))?,
             );
         }
+        let (mut misplaced, mut untold) = (None, false);
         for (seq, sent) in (from..).zip(sent) {
             let delivered = sent.await.map_err(|_| "the client of Kafka's protocol ended".to_owned())?;
             let delivery = delivered.map_err(|(why, _)| {
@@ -127,15 +128,33 @@ impl Topic {
                     "line {seq} of partition {partition} was not acknowledged, and may land or not: {why}"
                 )
             })?;
-            // Below zero where the broker only said that it had it already.
-            if delivery.offset >= 0 && delivery.offset.unsigned_abs() != seq {
-                return Err(format!(
-                    "line {seq} of partition {partition} landed at offset {}: another writer's lines are between",
-                    delivery.offset
-                ));
+            // A broker that only says that it has a request already says no offset; the client counts from -1 then.
+            untold |= delivery.offset < 0;
+            if u64::try_from(delivery.offset) != Ok(seq) {
+                misplaced = misplaced.or(Some((seq, delivery.offset)));
             }
         }
         let end = from + lines.len() as u64;
+        match misplaced {
+            None => {}
+            Some(_) if untold => {
+                self.ends.remove(&partition);
+                match self.known_end(partition).await? {
+                    Some(found) if found == end => {}
+                    Some(found) => {
+                        return Err(format!(
+                            "partition {partition} ends at {found} after lines {from} to {end}"
+                        ));
+                    }
+                    None => return Ok(None),
+                }
+            }
+            Some((seq, offset)) => {
+                return Err(format!(
+                    "line {seq} of partition {partition} landed at offset {offset}: another writer's lines are between"
+                ));
+            }
+        }
         self.ends.insert(partition, end);
         Ok(Some(end))
     }
@@ -202,7 +221,7 @@ impl Reader {
 
 impl Source for Topic {
     fn end(&mut self, partition: u32) -> Asked<'_, u64> {
-        Box::pin(async move { self.asked_end(partition).await })
+        Box::pin(async move { self.known_end(partition).await })
     }
 
     fn append(&mut self, partition: u32, from: u64, lines: Vec<String>) -> Asked<'_, u64> {
@@ -336,6 +355,18 @@ mod tests {
         assert_eq!(second.append(0, 40, events(WORKLOAD, 0, 40, 42)).await, Ok(Some(42)));
         let why = source.append(0, 40, events(WORKLOAD, 0, 40, 41)).await.unwrap_err();
         assert_eq!(why, "line 40 of partition 0 landed at offset 42: another writer's lines are between");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_request_that_is_there_already_must_be_there() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("events", 2, 1).unwrap();
+        let mut source = Topic::new(&cluster.bootstrap_servers(), "events", WORKLOAD).unwrap();
+        assert_eq!(source.append(0, 0, events(WORKLOAD, 0, 0, 3)).await, Ok(Some(3)));
+        let there = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_DUPLICATE_SEQUENCE_NUMBER];
+        cluster.request_errors(RDKafkaApiKey::Produce, &there);
+        let why = source.append(0, 3, events(WORKLOAD, 0, 3, 5)).await.unwrap_err();
+        assert_eq!(why, "partition 0 ends at 3 after lines 3 to 5");
     }
 
     #[tokio::test(flavor = "multi_thread")]
