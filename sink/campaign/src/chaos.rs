@@ -139,10 +139,22 @@ impl Fault {
 
     /// The same where there is no coordinator.
     fn of_pipelines(short: bool) -> Vec<Self> {
-        let close = [Point::PubAfterData, Point::PubBeforeCas, Point::PubBeforeAck, Point::AcqBeforeCas];
+        let close = [
+            Point::PubAfterData,
+            Point::PubBeforeCas,
+            Point::PubBeforeAck,
+            Point::AcqBeforeCas,
+            Point::RollupAfterInventory,
+            Point::RollupAfterRollup,
+            Point::GcAfterMark,
+            Point::GcMidDelete,
+            Point::CompAfterOutput,
+            Point::RecAfterListing,
+            Point::RecMidDelete,
+        ];
         let points = Point::ALL.into_iter().filter(|point| {
-            let name = point.name();
-            (name.starts_with("pub.") || name.starts_with("acq.")) && !(short && close.contains(point))
+            let areas = ["pub.", "acq.", "rollup.", "gc.", "comp.", "rec."];
+            areas.iter().any(|area| point.name().starts_with(area)) && !(short && close.contains(point))
         });
         let mut all = vec![Self::WorkerKill];
         all.extend(points.map(Self::At));
@@ -334,7 +346,9 @@ impl Chaos {
                 Fired { fired, pids_stable: Some(self.same(&pids)) }
             }
             Fault::At(point) => {
-                let fired = self.at(point, victim).await?;
+                // An orphan is deleted only where there is one: a commit that was cut short leaves it.
+                let ready = point != Point::RecMidDelete || self.at(Point::PubAfterEntry, victim).await?;
+                let fired = ready && self.at(point, victim).await?;
                 self.rig.start(victim, None)?;
                 fired.into()
             }
@@ -425,7 +439,8 @@ impl Chaos {
 
     /// Kills a process, starts it armed, and sees it end at the point.
     async fn at(&mut self, point: Point, role: Role) -> std::io::Result<bool> {
-        let record: PathBuf = self.rig.plan.directory.join(format!("fired-{}", self.applied.len()));
+        let record: PathBuf =
+            self.rig.plan.directory.join(format!("fired-{}-{}", self.applied.len(), point.name()));
         self.rig.kill(role)?;
         self.rig.start(role, Some((point, &record)))?;
         let status = self.rig.wait(role, Duration::from_secs(POINT_S)).await;
@@ -483,4 +498,17 @@ fn io(why: impl std::fmt::Display) -> std::io::Error {
 
 async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gates_of_both_sinks_show_every_point() {
+        let shown = [Sink::Staged, Sink::DurableV2].map(|sink| Fault::mandatory(sink, false, true)).concat();
+        for point in Point::ALL {
+            assert!(shown.contains(&Fault::At(point)), "{}", point.name());
+        }
+    }
 }

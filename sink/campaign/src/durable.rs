@@ -1,10 +1,11 @@
 //! A worker of the other sink: each partition is a `durable_v2` pipeline, which resumes where its HEAD says. It needs
-//! no coordinator: an acknowledged batch is in the chain.
+//! no coordinator: an acknowledged batch is in the chain. Beside it every actor of the background works.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sinks::config::Config;
 use sinks::env::Env;
 use sinks::error::SinkError;
 use sinks::format::row_seq_digest;
@@ -12,6 +13,7 @@ use sinks::model::ids::Digest;
 use sinks::model::key::PipelineRoot;
 use sinks::model::position::{Lineage, Position, PositionType};
 use sinks::probe::{Probe, ProbeSettings, S3Clients, Verdict};
+use sinks::run::actors::{Actors, Background, Cadence};
 use sinks::sink::{Batch, EncodedObject, Settings, Sink};
 use tokio::task::JoinSet;
 
@@ -22,6 +24,25 @@ use crate::source;
 /// Lines of a batch, at most.
 const BATCH: u64 = 2_000;
 
+/// Every actor, with windows that a campaign sees the end of. A rollup takes six intervals, longer than the window and
+/// the skew together: a generation is published for the window before the next one is.
+const ACTORS: &str = "
+    max_clock_skew_ms: 1500
+    actors_every_ms: 500
+    rollup_every_entries: 6
+    safety_window_ms: 500
+    expire_entries: true
+    compact: true
+    compaction: {min_inputs: 4}
+    delete_originals: true
+    originals_retention_ms: 5000
+    reconcile: true
+    reconcile_every_ms: 3000
+";
+
+/// How long the actor that works may finish, in milliseconds.
+const LAST_ACTOR_MS: u64 = 5_000;
+
 /// Works until the stream ended, or the process is killed.
 ///
 /// # Errors
@@ -30,12 +51,13 @@ pub async fn run(plan: &Plan, worker: u32) -> Result<(), SinkError> {
     let store = plan.bucket().map_err(|why| SinkError::Configuration(why.to_string()))?;
     let env = Env { store: Arc::new(store), clock: Arc::new(clock::Wall), ids: Arc::new(clock::ids()) };
     let subtasks = plan.subtasks(worker);
-    if let Some(first) = subtasks.first() {
-        probe(plan, &env, *first).await?;
-    }
+    let conditional_deletes = match subtasks.first() {
+        Some(first) => probe(plan, &env, *first).await?,
+        None => false,
+    };
     let mut running = JoinSet::new();
     for subtask in subtasks {
-        running.spawn(partition(plan.clone(), env.clone(), subtask));
+        running.spawn(partition(plan.clone(), env.clone(), subtask, conditional_deletes));
     }
     while let Some(ended) = running.join_next().await {
         ended.map_err(|why| SinkError::Internal(why.to_string()))??;
@@ -47,8 +69,24 @@ fn root(subtask: u32) -> Result<PipelineRoot, SinkError> {
     Ok(PipelineRoot::new(PREFIX, &pipeline(subtask), "jsonl")?)
 }
 
-/// The probe comes before anything asks for a HEAD; with short races, since a campaign starts often.
-async fn probe(plan: &Plan, env: &Env, subtask: u32) -> Result<(), SinkError> {
+/// The pipeline as it would be configured.
+fn config(plan: &Plan, subtask: u32) -> Result<Config, SinkError> {
+    let (settings, _) = plan.connection();
+    let text = format!(
+        "pipeline: {}\nsinks:\n  - type: s3\n    bucket: {}\n    prefix: {PREFIX}\n    send_timeout_ms: {}\n    \
+         grace_period_ms: {}\n    request_timeout_ms: {}{ACTORS}",
+        pipeline(subtask),
+        plan.bucket_name(),
+        plan.patience_ms,
+        2 * plan.patience_ms,
+        settings.request_timeout_ms,
+    );
+    Config::read(&text, |_| None).map_err(|why| SinkError::Configuration(why.to_string()))
+}
+
+/// The probe comes before anything asks for a HEAD; with short races, since a campaign starts often. Whether deletes
+/// may name the tag of what they delete.
+async fn probe(plan: &Plan, env: &Env, subtask: u32) -> Result<bool, SinkError> {
     let (settings, access) = plan.connection();
     let clients = S3Clients::new(&settings, &access, &[]).await;
     let clients = clients.map_err(|why| SinkError::Configuration(why.to_string()))?;
@@ -56,33 +94,49 @@ async fn probe(plan: &Plan, env: &Env, subtask: u32) -> Result<(), SinkError> {
         ProbeSettings { race_budget_ms: 300, tries: 2, limit_ms: 60_000, ..ProbeSettings::default() };
     let root = root(subtask)?;
     let probe = Probe { env, clients: &clients, root: &root, settings: &settings };
-    match probe.run(std::future::pending()).await.verdict {
-        Verdict::Ready => Ok(()),
+    let report = probe.run(std::future::pending()).await;
+    match &report.verdict {
+        Verdict::Ready => Ok(report.conditional_deletes()),
         Verdict::Refused(checks) => Err(SinkError::ProbeRefused(format!("checks {checks:?}"))),
         Verdict::Inconclusive(checks) => Err(SinkError::ProbeInconclusive(format!("checks {checks:?}"))),
     }
 }
 
-async fn partition(plan: Plan, env: Env, subtask: u32) -> Result<(), SinkError> {
+async fn partition(plan: Plan, env: Env, subtask: u32, conditional_deletes: bool) -> Result<(), SinkError> {
+    let config = config(&plan, subtask)?;
     let mut settings = Settings::new(root(subtask)?, &pipeline(subtask), PREFIX, "campaign");
     let local = plan.directory.join("local");
     std::fs::create_dir_all(&local).map_err(|why| SinkError::Internal(why.to_string()))?;
     settings.checkpoint = Some(local.join(pipeline(subtask)));
     settings.send_timeout_ms = plan.patience_ms;
+    settings.conditional_deletes = conditional_deletes;
     let sink = Sink::start(env, settings).await?;
+    let background = Background::start(sink.keeper(), Actors::of(&config), Cadence::of(&config.lifecycle));
+    deliver(&plan, &sink, subtask).await?;
+    background.stop(Duration::from_millis(LAST_ACTOR_MS)).await;
+    sink.close().await
+}
+
+/// Commits what the log has, until the stream ended.
+async fn deliver(plan: &Plan, sink: &Sink, subtask: u32) -> Result<(), SinkError> {
+    let keeper = sink.keeper();
     let mut next = match sink.resume() {
         Some(position) => seq(&position)?,
         None => 0,
     };
     tracing::info!(subtask, next, steps = ?sink.reconciled(), "resumes");
-    let mut source = source::open(&plan).map_err(SinkError::Internal)?;
+    let mut source = source::open(plan).map_err(SinkError::Internal)?;
     let stop = plan.directory.join("stop-job");
     loop {
+        if keeper.metrics.actors_off.get() > 0 {
+            let actors = keeper.status().actors;
+            return Err(SinkError::Internal(format!("an actor raised the integrity alarm: {actors:?}")));
+        }
         let lines = source.fetch(subtask, next, BATCH).await.map_err(SinkError::Internal)?;
         let lines = lines.unwrap_or_default();
         if lines.is_empty() {
             if stop.exists() {
-                return sink.close().await;
+                return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
@@ -142,7 +196,101 @@ fn batch(subtask: u32, next: u64, lines: &[String]) -> Result<Batch, SinkError> 
 
 #[cfg(test)]
 mod tests {
+    use assay_oracle::bucket::Bucket;
+    use assay_oracle::events::Place;
+    use assay_oracle::report::Verdict;
+    use assay_oracle::visible::{self, Ledger};
+    use assay_server::Server;
+    use sinks::run::recover::{Depth, recover};
+    use sinks::stop::Actor;
+
     use super::*;
+    use crate::plan;
+
+    fn plan(server: &Server) -> Plan {
+        Plan {
+            sink: plan::Sink::DurableV2,
+            seed: 5,
+            partitions: 1,
+            keys: 100,
+            workers: 1,
+            rate: 1,
+            checkpoint_ms: 1,
+            patience_ms: 3_000,
+            store: server.endpoint().trim_start_matches("http://").to_owned(),
+            log: String::new(),
+            kafka: None,
+            coordinator: String::new(),
+            directory: std::path::PathBuf::new(),
+            mutant: None,
+            deviations: Vec::new(),
+            store_faults: Vec::new(),
+            upstream: None,
+        }
+    }
+
+    /// The judge that reads along, and one that starts afresh, while everything is replaced by something that stands
+    /// for it.
+    #[tokio::test]
+    async fn judges_read_on_while_entries_and_objects_go() {
+        let server = Server::builder().bucket(plan::BUCKET).credentials(plan::KEYS.0, plan::KEYS.1);
+        let server = server.start().await.expect("a server on loopback");
+        let plan = plan(&server);
+        let store = plan.bucket().expect("the plan's bucket");
+        let env = Env { store: Arc::new(store), clock: Arc::new(clock::Wall), ids: Arc::new(clock::ids()) };
+        let mut config = config(&plan, 0).expect("a sound pipeline");
+        (config.lifecycle.safety_window_ms, config.lifecycle.originals_retention_ms) = (0, 0);
+        // Less than the second that the store's clock counts in would never be certain.
+        config.max_clock_skew_ms = 1_100;
+        let settings = Settings::new(root(0).expect("a root"), &pipeline(0), PREFIX, "test");
+        let sink = Sink::start(env, settings).await.expect("an empty bucket");
+        let (keeper, mut actors) = (sink.keeper(), Actors::of(&config));
+        let bucket = Bucket::impatient(&plan.judged());
+        let mut ledger = Ledger::new(plan.workload(), plan.scope());
+        let mut next = 0;
+        for round in 1..=4 {
+            for _ in 0..8 {
+                let place = |seq| Place { partition: 0, seq };
+                let lines: Vec<_> = (next..next + 10).map(|seq| plan.workload().line(place(seq))).collect();
+                next += 10;
+                let mut ticket = sink.submit(batch(0, next, &lines).expect("a batch")).await.expect("room");
+                ticket.acknowledged().await.expect("it is committed");
+            }
+            ledger.sample(&bucket).await.expect("a store that answers");
+            for actor in [Actor::Rollup, Actor::Mark, Actor::Expire, Actor::Compact] {
+                actors.run(actor, &keeper).await.expect("nothing stops it");
+            }
+            // Originals go once a record is older than the skew.
+            tokio::time::sleep(Duration::from_millis(2_500)).await;
+            actors.run(Actor::Originals, &keeper).await.expect("nothing stops it");
+            ledger.sample(&bucket).await.expect("a store that answers");
+            let report = ledger.report();
+            assert!(report.counts.is_empty(), "round {round}: {}", report.text());
+            assert_eq!((ledger.distinct(), report.statistics.rows["p0"]), (next, next), "round {round}");
+            assert!(report.statistics.listed < 8, "round {round}: {}", report.text());
+        }
+        let judged =
+            visible::judge(&bucket, plan.scope(), plan.workload(), &[next]).await.expect("a judgement");
+        assert_eq!(judged.verdict(), Verdict::Clean, "{}", judged.text());
+        let settled =
+            assay_oracle::durable::judge(&bucket, &plan.subjects()[0], None).await.expect("a judgement");
+        assert_eq!(settled.verdict(), Verdict::Clean, "{}", settled.text());
+        assert_eq!(
+            (settled.statistics.entries_gone, settled.statistics.collectable),
+            (24, 0),
+            "{}",
+            settled.text()
+        );
+
+        let patience = keeper.patience();
+        let found = recover(&keeper.env, &keeper.root, Depth::Manifest, &patience).await;
+        let live = found.expect("a sound stream").expect("a stream").live();
+        keeper.env.store.delete(&live[0].key, None).await;
+        ledger.sample(&bucket).await.expect("a store that answers");
+        let kinds: Vec<_> = ledger.report().counts.keys().map(|kind| kind.name()).collect();
+        assert_eq!(kinds, ["mutated_object"], "{}", ledger.report().text());
+        sink.close().await.expect("nothing is under way");
+    }
 
     #[test]
     fn a_position_is_read_back() {

@@ -92,6 +92,10 @@ pub struct Judgement {
     pub objects: u64,
     /// Checkpoints that count; of `durable_v2`, entries.
     pub completed: u64,
+    /// Of these, entries that are gone, and that inventories stand for.
+    pub expired: u64,
+    /// Of the visible objects, those that a compaction wrote.
+    pub compacted: u64,
     /// Checkpoints that were abandoned.
     pub abandoned: u64,
     /// Receipts.
@@ -135,7 +139,9 @@ pub async fn judge(plan: &Plan, produced: &[u64]) -> Result<Judgement, String> {
 async fn chains(plan: &Plan, bucket: &Bucket, judgement: &mut Judgement) -> Result<(), ReadError> {
     for subject in plan.subjects() {
         let report = durable::judge(bucket, &subject, None).await?;
-        judgement.completed += report.statistics.entries;
+        judgement.completed += report.statistics.entries + report.statistics.entries_gone;
+        judgement.expired += report.statistics.entries_gone;
+        judgement.compacted += report.statistics.compacted;
         judgement.inconclusive.extend(report.inconclusive.iter().cloned());
         if report.verdict() == Verdict::Findings {
             judgement.findings.extend(report.text().lines().map(str::to_owned));

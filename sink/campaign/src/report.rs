@@ -88,6 +88,8 @@ pub fn text(outcome: &Outcome) -> String {
             ("findings", judgement.findings.len() as u64),
             ("objects", judgement.objects),
             ("checkpoints that count; of durable_v2, entries", judgement.completed),
+            ("entries that are gone, kept by inventories", judgement.expired),
+            ("objects that a compaction wrote", judgement.compacted),
             ("checkpoints abandoned", judgement.abandoned),
             ("receipts", judgement.receipts),
             ("uploads left pending: evidence, no finding", judgement.pending_uploads),

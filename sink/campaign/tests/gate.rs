@@ -94,7 +94,7 @@ fn the_short_gate_of_pipelines_passes() {
     let arguments = ["gate", "--sink", "durable_v2", "--profile", "short", "--rate", "400"];
     let output = campaign(&arguments, &dir.path().join("evidence"));
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(said(&output).contains("PASS: 5 of 5 faults fired and healed"), "{}", said(&output));
+    assert!(said(&output).contains("PASS: 7 of 7 faults fired and healed"), "{}", said(&output));
 }
 
 /// Stores that break a promise: one that ignores conditions, and one that loses what it acknowledged.

@@ -3,7 +3,8 @@
 //!
 //! A [`Ledger`] reads each object once, at first sight, and keeps its entity tag: an object that changes or goes
 //! away later is a finding. A listing is no snapshot, so a gap is only what was missing below the highest event
-//! of the sample before.
+//! of the sample before. Where a compaction's output stands for objects, a consumer reads it in their place: it must
+//! hold each of their events once, and they may go.
 
 use std::collections::BTreeMap;
 
@@ -45,6 +46,14 @@ impl Seen {
         new
     }
 
+    /// Takes it out again, until it is seen elsewhere.
+    fn remove(&mut self, seq: u64) {
+        if self.contains(seq) {
+            self.words[(seq / 64) as usize] &= !(1 << (seq % 64));
+            self.count -= 1;
+        }
+    }
+
     fn contains(&self, seq: u64) -> bool {
         self.words.get((seq / 64) as usize).is_some_and(|word| word & (1 << (seq % 64)) != 0)
     }
@@ -79,7 +88,7 @@ impl Seen {
 pub enum Scope {
     /// Every object below a prefix.
     Prefix(String),
-    /// Every data object that the HEADs of these pipelines reach.
+    /// Every live data object that the HEADs of these pipelines reach.
     Pipelines(Vec<Reach>),
 }
 
@@ -95,10 +104,34 @@ impl Scope {
             reach.advance(bucket).await?;
             // After HEAD was read: an object is written before anything reaches it.
             let listing = bucket.list(reach.root()).await?;
-            all.extend(listing.into_iter().filter(|(key, _)| reach.objects.contains(key)));
+            let live = reach.live();
+            all.extend(listing.into_iter().filter(|(key, _)| live.contains(key.as_str())));
         }
         Ok(all)
     }
+
+    /// Whether something else stands for this object now.
+    fn replaced(&self, key: &str) -> bool {
+        match self {
+            Self::Prefix(_) => false,
+            Self::Pipelines(reaches) => reaches.iter().any(|reach| reach.replaced(key)),
+        }
+    }
+}
+
+/// Events of one partition that follow each other: the first, and one more than the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    partition: u32,
+    from: u64,
+    to: u64,
+}
+
+/// An object that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    listed: Listed,
+    events: Vec<Run>,
 }
 
 /// What was judged so far.
@@ -106,7 +139,9 @@ impl Scope {
 pub struct Ledger {
     workload: Workload,
     scope: Scope,
-    objects: BTreeMap<String, Listed>,
+    objects: BTreeMap<String, Known>,
+    /// Events of objects that outputs stand for, until they were seen there.
+    moved: Vec<(String, Run)>,
     seen: Vec<Seen>,
     report: Report,
     samples: u64,
@@ -124,7 +159,7 @@ impl Ledger {
             }
         };
         let report = Report { subject, ..Report::default() };
-        Self { workload, scope, objects: BTreeMap::new(), seen, report, samples: 0 }
+        Self { workload, scope, objects: BTreeMap::new(), moved: Vec::new(), seen, report, samples: 0 }
     }
 
     /// Findings and statistics so far.
@@ -150,24 +185,30 @@ impl Ledger {
     /// # Errors
     /// [`ReadError`]: the bucket could not be read; what was judged stands, and the next sample goes on.
     pub async fn sample(&mut self, bucket: &Bucket) -> Result<(), ReadError> {
-        let listing = self.scope.listing(bucket).await?;
-        for (key, known) in &self.objects {
-            match listing.get(key) {
-                Some(now) if now == known => {}
+        let mut listing = self.scope.listing(bucket).await?;
+        if self.objects.keys().any(|key| !listing.contains_key(key) && !self.scope.replaced(key)) {
+            // A HEAD of after the listing knows of every compaction for which something went.
+            listing = self.scope.listing(bucket).await?;
+        }
+        let known = std::mem::take(&mut self.objects);
+        for (key, known) in known {
+            match listing.get(&key) {
+                Some(now) if *now == known.listed => drop(self.objects.insert(key, known)),
                 Some(now) => {
-                    let detail =
-                        format!("{} of {} bytes, now {} of {}", known.etag, known.size, now.etag, now.size);
+                    let Listed { etag, size } = known.listed;
+                    let detail = format!("{etag} of {size} bytes, now {} of {}", now.etag, now.size);
                     self.report.find(Kind::MutatedObject, key, detail);
                 }
+                None if self.scope.replaced(&key) => self.move_on(&key, known.events),
                 None => self.report.find(Kind::MutatedObject, key, "it was there and is no longer"),
             }
         }
-        self.objects.retain(|key, known| listing.get(key) == Some(known));
         let new: Vec<(String, Listed)> = listing
             .iter()
             .filter(|(key, _)| !self.objects.contains_key(*key))
             .map(|(k, l)| (k.clone(), l.clone()))
             .collect();
+        let mut gone = Vec::new();
         for chunk in new.chunks(AHEAD) {
             let reads: Vec<_> = chunk
                 .iter()
@@ -181,26 +222,37 @@ impl Ledger {
                     request: format!("GetObject {key:?}"),
                     reason: why.to_string(),
                 })?;
-                self.object(key, listed, read?);
+                match read? {
+                    Some(bytes) => self.object(key, listed, &bytes),
+                    None => gone.push(key),
+                }
             }
         }
+        if !gone.is_empty() {
+            self.scope.listing(bucket).await?;
+        }
+        for key in gone.into_iter().filter(|key| !self.scope.replaced(key)) {
+            self.report.find(Kind::MutatedObject, key, "it was listed and is not there");
+        }
+        self.moved();
         self.gaps();
         self.samples += 1;
         self.count();
         Ok(())
     }
 
-    fn object(&mut self, key: &str, listed: &Listed, bytes: Option<Bytes>) {
-        let Some(bytes) = bytes else {
-            self.report.find(Kind::MutatedObject, key, "it was listed and is not there");
-            return;
-        };
-        self.objects.insert(key.to_owned(), listed.clone());
+    fn object(&mut self, key: &str, listed: &Listed, bytes: &Bytes) {
+        let events = self.events(key, listed, bytes);
+        self.objects.insert(key.to_owned(), Known { listed: listed.clone(), events });
+    }
+
+    fn events(&mut self, key: &str, listed: &Listed, bytes: &Bytes) -> Vec<Run> {
+        let mut events: Vec<Run> = Vec::new();
         self.report.statistics.objects += 1;
         self.report.statistics.bytes += bytes.len() as u64;
         if bytes.is_empty() {
             self.report.find(Kind::EmptyObject, key, "0 bytes");
-            return;
+            return events;
         }
         if bytes.len() as u64 != listed.size {
             let detail = format!("{} bytes listed, {} read", listed.size, bytes.len());
@@ -208,7 +260,7 @@ impl Ledger {
         }
         let Some(lines) = bytes.strip_suffix(b"\n") else {
             self.report.find(Kind::CorruptObject, key, "its last line does not end");
-            return;
+            return events;
         };
         for (number, line) in lines.split(|byte| *byte == b'\n').enumerate() {
             let at = || format!("{key}:{}", number + 1);
@@ -219,8 +271,36 @@ impl Ledger {
                     if !self.seen[partition as usize].insert(seq) {
                         self.report.find(Kind::Duplicate, at(), format!("event p{partition}-{seq} again"));
                     }
+                    match events.last_mut() {
+                        Some(run) if (run.partition, run.to) == (partition, seq) => run.to += 1,
+                        _ => events.push(Run { partition, from: seq, to: seq + 1 }),
+                    }
                 }
                 Err(why) => self.report.find(Kind::Foreign, at(), why),
+            }
+        }
+        events
+    }
+
+    /// Lets go of an object that an output stands for: its events must be seen there.
+    fn move_on(&mut self, key: &str, events: Vec<Run>) {
+        for run in events {
+            let Run { partition, from, to } = run;
+            (from..to).for_each(|seq| self.seen[partition as usize].remove(seq));
+            let rows = self.report.statistics.rows.entry(format!("p{partition}")).or_default();
+            *rows = rows.saturating_sub(to - from);
+            self.moved.push((key.to_owned(), run));
+        }
+    }
+
+    /// Events of what is gone that no output has.
+    fn moved(&mut self) {
+        for (key, Run { partition, from, to }) in std::mem::take(&mut self.moved) {
+            let seen = &self.seen[partition as usize];
+            let lost = (from..to).filter(|seq| !seen.contains(*seq)).count();
+            if lost > 0 {
+                let detail = format!("{lost} of its events p{partition}-{from} to {to} are in no output");
+                self.report.find(Kind::Gap, key, detail);
             }
         }
     }
@@ -278,7 +358,8 @@ pub async fn judge(
     let mut ledger = Ledger::new(workload, scope);
     ledger.sample(bucket).await?;
     ledger.sample(bucket).await?;
-    let before = ledger.objects.clone();
+    let before: BTreeMap<_, _> =
+        ledger.objects.iter().map(|(key, known)| (key.clone(), known.listed.clone())).collect();
     if ledger.scope.listing(bucket).await? != before {
         ledger.report.inconclusive.push("the bucket still changes".to_owned());
     }
@@ -292,4 +373,46 @@ pub async fn judge(
         Scope::Pipelines(_) => 0,
     };
     Ok(ledger.report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORKLOAD: Workload = Workload { seed: 11, partitions: 1, keys: 100 };
+
+    fn lines(events: impl IntoIterator<Item = u64>) -> Bytes {
+        let line = |seq| WORKLOAD.line(Place { partition: 0, seq }) + "\n";
+        events.into_iter().map(line).collect::<String>().into()
+    }
+
+    /// What is found once an object of these events stands for two of 0 to 9 and of 10 to 19.
+    fn found(output: impl IntoIterator<Item = u64>) -> Vec<(&'static str, u64)> {
+        let mut ledger = Ledger::new(WORKLOAD, Scope::Pipelines(Vec::new()));
+        let read = |ledger: &mut Ledger, key: &str, bytes: Bytes| {
+            let listed = Listed { etag: key.to_owned(), size: bytes.len() as u64 };
+            ledger.object(key, &listed, &bytes);
+        };
+        read(&mut ledger, "a", lines(0..10));
+        read(&mut ledger, "b", lines(10..20));
+        for key in ["a", "b"] {
+            let events = ledger.objects.remove(key).unwrap().events;
+            assert_eq!(events.len(), 1);
+            ledger.move_on(key, events);
+        }
+        assert_eq!(ledger.distinct(), 0);
+        read(&mut ledger, "ab", lines(output));
+        ledger.moved();
+        ledger.gaps();
+        ledger.report.counts.iter().map(|(kind, count)| (kind.name(), *count)).collect()
+    }
+
+    #[test]
+    fn an_output_has_every_event_of_what_it_stands_for_once() {
+        assert_eq!(found(0..20), []);
+        assert_eq!(found((0..20).filter(|seq| *seq != 13)), [("gap", 1)]);
+        assert_eq!(found((0..20).filter(|seq| seq % 9 != 4)), [("gap", 2)]);
+        assert_eq!(found((0..20).chain([7])), [("duplicate", 1)]);
+        assert_eq!(found([]), [("gap", 2), ("empty_object", 1)]);
+    }
 }

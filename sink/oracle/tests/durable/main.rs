@@ -37,11 +37,11 @@ async fn what_head_reaches_is_followed_while_it_runs() {
     let mut reach = Reach::new(&subject);
     for _ in 0..2 {
         reach.advance(&stored.bucket()).await.unwrap();
-        assert_eq!((reach.root(), reach.objects.len()), (ROOT, 6));
+        assert_eq!((reach.root(), reach.live().len()), (ROOT, 6));
     }
     let mut nowhere = Reach::new(&Subject { pipeline: "elsewhere".to_owned(), ..subject.clone() });
     nowhere.advance(&stored.bucket()).await.unwrap();
-    assert!(nowhere.objects.is_empty());
+    assert!(nowhere.live().is_empty());
     stored.client().delete_object().bucket("lake").key(&entry).send().await.unwrap();
     let error = Reach::new(&subject).advance(&stored.bucket()).await.unwrap_err();
     assert!(error.to_string().contains(&entry), "{error}");
