@@ -2,8 +2,8 @@
 
 use crate::model::chain;
 use crate::model::frame;
-use crate::model::head::{Head, Intent, Owner, Write};
-use crate::model::ids::{Nonce, StreamId, WriterId};
+use crate::model::head::{Head, Intent, Owner, RollupRef, Write};
+use crate::model::ids::{Digest, Nonce, StreamId, WriterId};
 use crate::model::json::Extra;
 
 /// Who writes, and as what.
@@ -66,6 +66,28 @@ pub fn acquisition(base: &Head, me: &Identity, nonce: Nonce, now_ms: u64) -> Hea
     head.epoch += 1;
     head.owner = me.owner(head.rev, now_ms);
     head
+}
+
+/// The next epoch, owned by this process, with a current rollup of the same generation and the same end that stands
+/// at `key`: in the place of one that can't be read.
+#[must_use]
+pub fn rebuilt(
+    acquisition: Head,
+    current: &RollupRef,
+    (key, sha256, size): (String, Digest, u64),
+    now_ms: u64,
+) -> Head {
+    let rollup = RollupRef {
+        key,
+        sha256,
+        size,
+        // The window of entry expiry begins anew: what it waits for is that this object is there.
+        published_at_ms: now_ms,
+        published_rev: acquisition.rev,
+        ..current.clone()
+    };
+    let write = Write { intent: Intent::Rollup, ..acquisition.write.clone() };
+    Head { rollup: Some(rollup), write, ..acquisition }
 }
 
 /// The same without a lease.

@@ -236,22 +236,29 @@ fn create(local: &Checkpoint) -> Result<Option<Step>, SinkError> {
     Ok(Some(Step::CreateStream))
 }
 
-fn guard_identity(head: &Head, local: &Checkpoint, latches: &Latches, cfg: &Cfg) -> Result<(), SinkError> {
-    for (what, found, wanted) in
-        [("pipeline", &head.pipeline, &cfg.pipeline), ("prefix", &head.prefix, &cfg.prefix)]
-    {
+/// Whether HEAD is of this pipeline, and may be replaced by a writer of this minor version.
+///
+/// # Errors
+/// [`SinkError::Configuration`], [`SinkError::NewerWriter`].
+pub fn writable(head: &Head, pipeline: &str, prefix: &str, minor: u16) -> Result<(), SinkError> {
+    for (what, found, wanted) in [("pipeline", &head.pipeline, pipeline), ("prefix", &head.prefix, prefix)] {
         if found != wanted {
             return Err(SinkError::Configuration(format!(
                 "HEAD was made for {what} {found:?}, configured is {wanted:?}: a moved or a copied stream"
             )));
         }
     }
-    if head.min_writer > u32::from(cfg.minor) {
+    if head.min_writer > u32::from(minor) {
         return Err(SinkError::NewerWriter {
             key: "_manifest/HEAD".to_owned(),
             reason: format!("only minor version {} and later may replace it", head.min_writer),
         });
     }
+    Ok(())
+}
+
+fn guard_identity(head: &Head, local: &Checkpoint, latches: &Latches, cfg: &Cfg) -> Result<(), SinkError> {
+    writable(head, &cfg.pipeline, &cfg.prefix, cfg.minor)?;
     match local.stream_id {
         Some(local) if local != head.stream_id => {
             return Err(Alarm::OtherStream { found: head.stream_id, local }.into());

@@ -45,6 +45,17 @@ pub struct Told {
     pub text: String,
 }
 
+impl Told {
+    /// What `actor` reports or plans.
+    ///
+    /// # Errors
+    /// None: as an actor's own result.
+    pub fn of(actor: Actor, report: impl Serialize) -> Result<Self, Stopped> {
+        let report = serde_json::to_value(report).expect("a report's types are JSON");
+        Ok(Self { actor: actor.name(), text: lines(&report), report })
+    }
+}
+
 impl Actors {
     /// As they are configured.
     #[must_use]
@@ -98,19 +109,19 @@ impl Actors {
         patience: &Patience,
     ) -> Result<Told, Stopped> {
         match actor {
-            Actor::Rollup => told(actor, rollup::plan(env, root, &self.rollup, patience).await?),
+            Actor::Rollup => Told::of(actor, rollup::plan(env, root, &self.rollup, patience).await?),
             // As if this process had known the current rollup for long enough.
             Actor::Mark => {
                 let plan = gc::plan(env, root, &self.gc, u64::MAX, patience).await?;
-                told(actor, plan.map(|plan| plan.mark))
+                Told::of(actor, plan.map(|plan| plan.mark))
             }
             Actor::Expire => {
                 let plan = gc::plan(env, root, &self.gc, u64::MAX, patience).await?;
-                told(actor, plan.map(|plan| plan.expire))
+                Told::of(actor, plan.map(|plan| plan.expire))
             }
-            Actor::Compact => told(actor, compact::plan(env, root, &self.compact, patience).await?),
-            Actor::Originals => told(actor, originals::plan(env, root, &self.originals, patience).await?),
-            Actor::Reconcile => told(actor, orphans::plan(env, root, &self.orphans, patience).await?),
+            Actor::Compact => Told::of(actor, compact::plan(env, root, &self.compact, patience).await?),
+            Actor::Originals => Told::of(actor, originals::plan(env, root, &self.originals, patience).await?),
+            Actor::Reconcile => Told::of(actor, orphans::plan(env, root, &self.orphans, patience).await?),
         }
     }
 
@@ -150,19 +161,14 @@ impl Actors {
 
     async fn work(&mut self, actor: Actor, keeper: &Keeper) -> Result<Told, Stopped> {
         match actor {
-            Actor::Rollup => told(actor, rollup::run(keeper, &self.rollup).await?),
-            Actor::Mark => told(actor, gc::mark(keeper, &self.gc, &mut self.memory).await?),
-            Actor::Expire => told(actor, gc::expire(keeper, &self.gc, &mut self.memory).await?),
-            Actor::Compact => told(actor, compact::run(keeper, &self.compact).await?),
-            Actor::Originals => told(actor, originals::run(keeper, &self.originals).await?),
-            Actor::Reconcile => told(actor, orphans::run(keeper, &self.orphans).await?),
+            Actor::Rollup => Told::of(actor, rollup::run(keeper, &self.rollup).await?),
+            Actor::Mark => Told::of(actor, gc::mark(keeper, &self.gc, &mut self.memory).await?),
+            Actor::Expire => Told::of(actor, gc::expire(keeper, &self.gc, &mut self.memory).await?),
+            Actor::Compact => Told::of(actor, compact::run(keeper, &self.compact).await?),
+            Actor::Originals => Told::of(actor, originals::run(keeper, &self.originals).await?),
+            Actor::Reconcile => Told::of(actor, orphans::run(keeper, &self.orphans).await?),
         }
     }
-}
-
-fn told(actor: Actor, report: impl Serialize) -> Result<Told, Stopped> {
-    let report = serde_json::to_value(report).expect("a report's types are JSON");
-    Ok(Told { actor: actor.name(), text: lines(&report), report })
 }
 
 /// When actors work in the background.

@@ -14,6 +14,7 @@ mod parallel;
 pub mod patience;
 pub mod publish;
 pub mod read;
+pub mod rebuild;
 pub mod recover;
 pub mod rollup;
 pub mod stage;

@@ -25,7 +25,7 @@ pub mod since;
 mod tail;
 
 use objects::Checked;
-pub(in crate::run) use rollups::framed;
+pub(in crate::run) use rollups::{Reproduced, framed, reproduced};
 use tail::Base;
 
 /// Requests that verification has under way at once.
@@ -198,6 +198,18 @@ pub async fn recover_from(
         Some(known) => Some(still_ahead(known, &view.head)?),
         None => None,
     };
+    reached_by(env, root, depth, patience, view, known).await.map(Some)
+}
+
+/// Everything that this HEAD reaches, whether the store has it or is about to.
+async fn reached_by(
+    env: &Env,
+    root: &PipelineRoot,
+    depth: Depth,
+    patience: &Patience,
+    view: View,
+    known: Option<Recovered>,
+) -> Result<Recovered, SinkError> {
     let verification = Verification { env, root, patience, head: &view.head, depth };
     let Found { rollup, entries, compacted, last, mut warnings } = verification.closure(known).await?;
     let position = match &last {
@@ -206,7 +218,20 @@ pub async fn recover_from(
     };
     warnings.sort();
     warnings.dedup();
-    Ok(Some(Recovered { view, rollup, entries, compacted, last, position, warnings }))
+    Ok(Recovered { view, rollup, entries, compacted, last, position, warnings })
+}
+
+/// Verifies a HEAD as a start would if it were the store's.
+///
+/// # Errors
+/// Those of [`recover`].
+pub async fn verify(
+    env: &Env,
+    root: &PipelineRoot,
+    view: View,
+    patience: &Patience,
+) -> Result<Recovered, SinkError> {
+    reached_by(env, root, Depth::Objects, patience, view, None).await
 }
 
 /// HEAD, or that there is nothing at all.

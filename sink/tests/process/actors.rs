@@ -1,6 +1,7 @@
 //! The actors of the background as parts of a process, and as commands of their own.
 
 use serde_json::{Value, json};
+use sinks::store::{Outcome, Store as _};
 use tokio::time::{Duration, sleep, timeout};
 
 use crate::rig::{LIMIT, PIPELINE, Rig, code, transaction};
@@ -64,6 +65,50 @@ async fn actors_work_in_rounds_beside_the_publisher() {
     assert_eq!(ended.code(), Some(0), "{logs}");
     assert_eq!(rig.ids().await, (1..=committed).collect::<Vec<u64>>());
     assert_eq!(rig.json(&["verify", "--deep", "--json"]).await["rows"], json!(committed));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollup_is_rebuilt_where_it_is_proven_and_refused_where_it_is_not() {
+    let pipeline = PIPELINE.replace("    batch:", "    rollup_every_entries: 1\n    batch:");
+    let rig = Rig::start(&pipeline, None).await;
+    for end in [8, 12] {
+        assert_eq!(code(&rig.ask(&["run"], &transactions(1..=end)).await), 0);
+        assert_eq!(code(&rig.ask(&["rollup", "--take-over"], "").await), 0);
+    }
+    let store = rig.store();
+    let Outcome::Done(page) = store.list("orders/_manifest/rollups/", None, 10).await else {
+        panic!("a listing")
+    };
+    let [first, second] = &page.objects[..] else { panic!("two rollups in {page:?}") };
+    assert_eq!(store.delete(&second.key, None).await, Outcome::Done(()));
+    let output = rig.ask(&["run"], &transactions(1..=13)).await;
+    assert_eq!(code(&output), 5);
+    assert!(text(&output.stderr).contains("recoverable by operator"), "{}", text(&output.stderr));
+
+    let before = rig.server.journal().last();
+    let planned = rig.json(&["rollup", "--rebuild", "--dry-run", "--json"]).await;
+    let plan = &planned["actors"][0]["report"];
+    assert_eq!((&plan["generation"], &plan["from_seq"], &plan["to_seq"]), (&json!(2), &json!(9), &json!(12)));
+    let written = rig.server.journal().filter(|record| {
+        record.number > before
+            && !matches!(record.operation, Some("GetObject" | "HeadObject" | "ListObjectsV2"))
+    });
+    assert!(written.is_empty(), "a dry run only reads: {written:?}");
+    let output = rig.ask(&["rollup", "--rebuild"], "").await;
+    assert_eq!(code(&output), 1, "an owner wrote just now: {}", text(&output.stderr));
+    let rebuilt = rig.json(&["rollup", "--rebuild", "--take-over", "--json"]).await;
+    assert_eq!(rebuilt["actors"][0]["report"]["epoch"], json!(5), "{rebuilt}");
+    let output = rig.ask(&["run"], &transactions(1..=13)).await;
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    assert_eq!(rig.json(&["verify", "--deep", "--json"]).await["rows"], json!(13));
+    let nothing = rig.ask(&["rollup", "--rebuild", "--dry-run"], "").await;
+    assert_eq!((code(&nothing), text(&nothing.stdout).as_str()), (0, "rollup would do:\n  nothing\n"));
+
+    assert_eq!(store.delete(&first.key, None).await, Outcome::Done(()));
+    let output = rig.ask(&["rollup", "--rebuild", "--take-over"], "").await;
+    assert_eq!(code(&output), 5, "{}", text(&output.stdout));
+    let said = text(&output.stderr);
+    assert!(said.contains(&first.key) && said.contains("this can't be rebuilt: "), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

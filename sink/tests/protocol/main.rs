@@ -13,6 +13,7 @@ mod lifetime;
 mod orphans;
 mod owners;
 mod random;
+mod rebuild;
 mod rollups;
 mod starts;
 mod stores;

@@ -52,7 +52,7 @@ fn kept(entry: &Committed) -> InventoryEntry {
 }
 
 /// Rolls up entries 1 to 2 in two generations, the first of which ends with entry 1, and raises the floor to 2.
-fn rolled_up() -> Arc<World> {
+pub fn rolled_up() -> Arc<World> {
     let world = World::new();
     assert!(matches!(world.live(&[], Pace::OneByOne, BATCHES).end, Some(Ok(()))));
     let recovered = world.recovered().unwrap();

@@ -6,8 +6,9 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use sinks::config::Durability;
 use sinks::metrics::Metrics;
+use sinks::plan::ownership::Identity;
 use sinks::run::actors::{Actors, Told};
-use sinks::run::read;
+use sinks::run::{read, rebuild};
 use sinks::sink::Sink;
 use sinks::stop::{Actor, Stopped};
 use tokio::time::{Duration, Instant, MissedTickBehavior};
@@ -80,6 +81,22 @@ impl Gc {
     }
 }
 
+/// Rolls entries up into inventories.
+#[derive(Args)]
+pub(crate) struct Rollup {
+    #[command(flatten)]
+    once: Once,
+    /// Rebuild the current rollup, if it or an inventory of it is damaged or gone and what is left proves what it said
+    #[arg(long)]
+    rebuild: bool,
+}
+
+impl Rollup {
+    pub(crate) async fn run(&self) -> Result<u8, Failure> {
+        if self.rebuild { self.once.rebuild().await } else { self.once.run(&[Actor::Rollup]).await }
+    }
+}
+
 /// What was done, or would be.
 #[derive(Serialize)]
 struct Answer {
@@ -99,8 +116,8 @@ struct StoppedAnswer {
 }
 
 impl Once {
-    pub(crate) async fn run(&self, actors: &[Actor]) -> Result<u8, Failure> {
-        let mut stop = Stop::listen()?;
+    /// Opens the pipeline, unless its durable state is to be left alone.
+    async fn open(&self) -> Result<Opened, Failure> {
         let opened = self.pipeline.open().await?;
         if opened.config.durability == Durability::LegacyRolling {
             return Err(Failure::new(
@@ -108,6 +125,54 @@ impl Once {
                 "sinks[0].durability: legacy_rolling leaves durable state alone; remove it to maintain the stream",
             ));
         }
+        Ok(opened)
+    }
+
+    /// Rebuilds the current rollup. A stream that needs it has no owner and gets none by a start: this becomes the
+    /// owner by the one swap of HEAD that makes the stream whole.
+    async fn rebuild(&self) -> Result<u8, Failure> {
+        let mut stop = Stop::listen()?;
+        let opened = self.open().await?;
+        let (config, env) = (&opened.config, &opened.env);
+        let (root, patience) = (&config.root, opened.patience());
+        if self.dry_run {
+            return tokio::select! {
+                code = stop.asked(1) => Ok(code),
+                plan = progress(Actor::Rollup, rebuild::plan(env, root, &patience)) => self.told(&opened, plan),
+            };
+        }
+        if !self.take_over {
+            unowned(&opened).await?;
+        }
+        let metrics = Metrics::new(&config.pipeline, &config.sink);
+        if let Err(code) = cleared(&opened, &metrics, &mut stop).await? {
+            return Ok(code);
+        }
+        let me = Identity {
+            writer_id: env.ids.writer_id(),
+            instance: config.instance.clone(),
+            pipeline: config.pipeline.clone(),
+            prefix: config.prefix.clone(),
+        };
+        tokio::select! {
+            code = stop.asked(1) => Ok(code),
+            done = progress(Actor::Rollup, rebuild::run(env, root, &me, &metrics, &patience)) => {
+                self.told(&opened, done)
+            }
+        }
+    }
+
+    /// The answer of the one actor that rebuilds.
+    fn told(&self, opened: &Opened, done: Result<impl Serialize, Stopped>) -> Result<u8, Failure> {
+        match done.and_then(|report| Told::of(Actor::Rollup, report)) {
+            Ok(told) => self.answer(opened, vec![told], None),
+            Err(stopped) => self.answer(opened, Vec::new(), Some((Actor::Rollup, stopped))),
+        }
+    }
+
+    pub(crate) async fn run(&self, actors: &[Actor]) -> Result<u8, Failure> {
+        let mut stop = Stop::listen()?;
+        let opened = self.open().await?;
         if self.dry_run {
             return tokio::select! {
                 code = stop.asked(1) => Ok(code),

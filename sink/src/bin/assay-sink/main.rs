@@ -93,7 +93,7 @@ enum Command {
     /// Delete orphans: objects that HEAD does not reach
     Reconcile(actors::Once),
     /// Roll entries up into inventories
-    Rollup(actors::Once),
+    Rollup(actors::Rollup),
     /// The digest of a position: what stands behind wm2- in a key
     Digest(digest::Digest),
 }
@@ -145,7 +145,7 @@ fn main() -> ExitCode {
             Command::Gc(gc) => gc.run().await,
             Command::Compact(once) => once.run(&[Actor::Compact]).await,
             Command::Reconcile(once) => once.run(&[Actor::Reconcile]).await,
-            Command::Rollup(once) => once.run(&[Actor::Rollup]).await,
+            Command::Rollup(rollup) => rollup.run().await,
             Command::Digest(digest) => digest.run(),
         }
     });

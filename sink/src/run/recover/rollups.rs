@@ -13,8 +13,9 @@ use crate::error::{Alarm, SinkError};
 use crate::model::chain;
 use crate::model::entry::{Entry, EntryLink};
 use crate::model::frame::{self, Kind};
-use crate::model::head::RollupRef;
+use crate::model::head::{Head, RollupRef};
 use crate::model::ids::Digest;
+use crate::model::key::PipelineRoot;
 use crate::model::position::Position;
 use crate::model::rollup::{Inventory, InventoryEntry, InventoryObject, InventoryRef, PrevRollup, Rollup};
 use crate::plan::rollup;
@@ -60,8 +61,7 @@ impl Verification<'_> {
     async fn covered_by(&self, current: &RollupRef) -> Result<(Rollup, Vec<Committed>), SinkError> {
         let rollup = self.generation(current).await?;
         self.earlier_generations(&rollup).await?;
-        let read = self.read_inventories(rollup.inventories.clone()).await?;
-        let entries = self.joined(&current.key, &rollup, read)?;
+        let entries = self.covered(current, &rollup).await?;
         self.check_end(current, &rollup, entries.last())?;
         Ok((rollup, entries))
     }
@@ -137,12 +137,17 @@ impl Verification<'_> {
 
     async fn reproduced_from(&self, prev: &RollupRef) -> Result<bool, SinkError> {
         let rollup = self.generation(prev).await?;
-        let read = self.read_inventories(rollup.inventories.clone()).await?;
-        let entries = self.joined(&prev.key, &rollup, read)?;
+        let entries = self.covered(prev, &rollup).await?;
         let tail = self.tail(Base::after(entries.last())).await?;
         let chain =
             tail.iter().fold(prev.end_chain, |chain, entry| chain::extend(chain, entry.seq, entry.sha256));
         Ok(chain == self.head.chain)
+    }
+
+    /// What a generation says of its entries.
+    async fn covered(&self, of: &RollupRef, rollup: &Rollup) -> Result<Vec<Committed>, SinkError> {
+        let read = self.read_inventories(rollup.inventories.clone()).await?;
+        self.joined(&of.key, rollup, read)
     }
 
     /// The rollup that HEAD refers to.
@@ -307,6 +312,68 @@ impl Verification<'_> {
     ) -> Result<T, SinkError> {
         framed(self.env, self.patience, kind, key, sha256).await
     }
+}
+
+/// What the current rollup must have said, told by others.
+#[derive(Debug)]
+pub(in crate::run) struct Reproduced {
+    /// The generation before.
+    pub prev: Option<Rollup>,
+    /// Those of its inventories that stay.
+    pub inventories: Vec<InventoryRef>,
+    /// The chain up to their end.
+    pub chain: Digest,
+    /// The entries after them, up to the current rollup's end.
+    pub entries: Vec<Committed>,
+}
+
+/// The current rollup from the one before it and the entries after that; from the entries alone where the one before
+/// does not help, and none of them may be gone. Its end and HEAD's chain are what they must be.
+///
+/// # Errors
+/// What can't be read, or contradicts: then nothing proves what the rollup said.
+pub(in crate::run) async fn reproduced(
+    env: &Env,
+    root: &PipelineRoot,
+    head: &Head,
+    patience: &Patience,
+) -> Result<Reproduced, SinkError> {
+    let of = Verification { env, root, patience, head, depth: Depth::Manifest };
+    let Some(current) = of.current()? else {
+        return Err(of.contradiction("it has no rollup".to_owned()));
+    };
+    let (prev, known) = match &head.prev_rollup {
+        None => (None, Ok(Vec::new())),
+        Some(link) => {
+            let rollup = of.generation(link).await?;
+            let known = of.covered(link, &rollup).await;
+            (Some(rollup), known)
+        }
+    };
+    let (before, inventories) = match known {
+        Ok(entries) => (entries, prev.as_ref().map(|of| of.inventories.clone()).unwrap_or_default()),
+        Err(SinkError::Integrity(alarm)) if head.entry_floor == 1 => {
+            tracing::warn!(%alarm, "the rollup before does not help, and every entry must still be there");
+            (Vec::new(), Vec::new())
+        }
+        Err(error) => return Err(error),
+    };
+    let extended = |chain: Digest, entries: &[Committed]| {
+        entries.iter().fold(chain, |chain, entry| chain::extend(chain, entry.seq, entry.sha256))
+    };
+    let chain = extended(chain::origin(head.stream_id), &before);
+    let mut entries = of.tail(Base::after(before.last())).await?;
+    let all = extended(chain, &entries);
+    entries.retain(|entry| entry.seq <= current.end_seq);
+    let end = extended(chain, &entries);
+    if all == head.chain && end == current.end_chain {
+        return Ok(Reproduced { prev, inventories, chain, entries });
+    }
+    let reason = format!(
+        "the entries' chain is {end} at entry {} and {all} at the last, {} and {} are recorded",
+        current.end_seq, current.end_chain, head.chain
+    );
+    Err(of.contradiction(reason))
 }
 
 /// An inventory's record of an entry is what the entry says, as far as the inventory's writer kept it.
