@@ -9,11 +9,13 @@ mod directory;
 mod error;
 mod ledger;
 pub mod mutant;
+mod prune;
 mod sink;
 
 pub use self::directory::{Created, Directory, LocalDirectory, MemoryDirectory};
 pub use self::error::StageError;
 pub use self::ledger::{Completed, Coordinator, Ledger, Numbers, TakenOver};
+pub use self::prune::Pruned;
 pub use self::sink::{Opening, Options, StagedSink};
 use crate::model::stage::files::Proof;
 pub use crate::model::stage::{Handle, JobRoot};

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::model::ids::Digest;
+use crate::model::ids::{Digest, Nonce};
 use crate::model::stage::files::{Proof, Receipt};
-use crate::model::stage::{Handle, TOKEN_METADATA};
+use crate::model::stage::{Handle, JobRoot, TOKEN_METADATA};
 use crate::stage::StageError;
-use crate::store::multipart::Described;
+use crate::store::multipart::{Described, OpenUpload};
 
 /// What the store said to the last Complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -244,6 +244,45 @@ fn of_handle(
         Action::Conflict => Err(StageError::conflict(handle, staged.foreign.clone())),
         // Of a scan that looked at every handle that needs it, neither comes.
         Action::Look | Action::Stop => Ok(None),
+    }
+}
+
+/// What decides whether an open upload may be aborted.
+#[derive(Clone, Debug)]
+pub struct Known<'a> {
+    /// The job's keys.
+    pub root: &'a JobRoot,
+    /// The latest checkpoint that counts.
+    pub marker: Option<u64>,
+    /// The handles of every snapshot that is there, whether it counts or not.
+    pub handles: Vec<Handle>,
+    /// Starts of subtasks that may still stage.
+    pub live: &'a [Nonce],
+    /// The store's time, in milliseconds since 1970.
+    pub store_ms: u64,
+    /// Age above which it may be, in milliseconds.
+    pub grace_ms: u64,
+}
+
+/// Whether nobody will ever complete this upload.
+///
+/// # Errors
+/// Why it stays.
+pub fn orphan(open: &OpenUpload, known: &Known<'_>) -> Result<(), &'static str> {
+    let Some(name) = known.root.parse(&open.key) else { return Err("its key is none of this job") };
+    let later = known.marker.is_none_or(|marker| name.checkpoint > marker);
+    let named = |handle: &Handle| handle.key == open.key && handle.upload_id == open.upload;
+    let Some(initiated_ms) = open.initiated_ms else { return Err("the store does not say how old it is") };
+    if later {
+        Err("its checkpoint is above the latest that counts")
+    } else if known.handles.iter().any(named) {
+        Err("a snapshot names it")
+    } else if known.live.iter().any(|run| run.to_string().starts_with(name.run)) {
+        Err("its subtask may still put it into a snapshot")
+    } else if known.store_ms.saturating_sub(initiated_ms) <= known.grace_ms {
+        Err("it is younger than the grace period")
+    } else {
+        Ok(())
     }
 }
 

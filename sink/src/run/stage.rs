@@ -4,6 +4,7 @@ mod commit;
 mod look;
 mod prepare;
 mod recover;
+mod sweep;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ pub use self::commit::Resolved;
 pub use self::look::{Pendings, pending_uploads};
 pub use self::prepare::{Interval, Turn};
 pub use self::recover::{Recovery, restored};
+pub use self::sweep::{Sweep, Swept, sweep};
 use crate::env::Env;
 use crate::error::SinkError;
 use crate::model::stage::JobRoot;

@@ -1,5 +1,5 @@
-//! Where a job's checkpoints are kept, outside the bucket: files that are created once, durably, and never
-//! replaced.
+//! Where a job's checkpoints are kept, outside the bucket: files that are created once, durably, never replaced, and
+//! removed once nothing needs them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,6 +33,9 @@ pub trait Directory: fmt::Debug + Send + Sync {
     /// Reads a file; nothing if it is not there.
     fn read<'a>(&'a self, name: &'a str) -> Pending<'a, Result<Option<Bytes>, StageError>>;
 
+    /// Removes a file, durably; one that is not there is as good.
+    fn remove<'a>(&'a self, name: &'a str) -> Pending<'a, Result<(), StageError>>;
+
     /// The names of a folder's files, without the folder's, sorted.
     fn list<'a>(&'a self, folder: &'a str) -> Pending<'a, Result<Vec<String>, StageError>>;
 }
@@ -55,6 +58,13 @@ impl Directory for MemoryDirectory {
 
     fn read<'a>(&'a self, name: &'a str) -> Pending<'a, Result<Option<Bytes>, StageError>> {
         Box::pin(async move { Ok(self.0.lock().get(name).cloned()) })
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> Pending<'a, Result<(), StageError>> {
+        Box::pin(async move {
+            self.0.lock().remove(name);
+            Ok(())
+        })
     }
 
     fn list<'a>(&'a self, folder: &'a str) -> Pending<'a, Result<Vec<String>, StageError>> {
@@ -126,6 +136,15 @@ fn create(path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<Created> {
     Ok(created)
 }
 
+fn remove(path: &Path) -> io::Result<()> {
+    let folder = path.parent().ok_or_else(|| io::Error::other("a file without a folder"))?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        // Also of a file that was gone: whoever removed it may have died before this.
+        _ => File::open(folder)?.sync_all(),
+    }
+}
+
 impl Directory for LocalDirectory {
     fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> Pending<'a, Result<Created, StageError>> {
         let nth = self.written.fetch_add(1, Ordering::Relaxed);
@@ -142,6 +161,11 @@ impl Directory for LocalDirectory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }))
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> Pending<'a, Result<(), StageError>> {
+        let path = self.root.join(name);
+        Box::pin(blocking(name.to_owned(), move || remove(&path)))
     }
 
     fn list<'a>(&'a self, folder: &'a str) -> Pending<'a, Result<Vec<String>, StageError>> {
@@ -166,10 +190,16 @@ mod tests {
         assert_eq!(directory.read("markers/1").await.unwrap(), None);
         assert_eq!(directory.create("markers/1", "one".into()).await.unwrap(), Created::Now);
         assert_eq!(directory.create("markers/1", "two".into()).await.unwrap(), Created::Before);
-        assert_eq!(directory.create("markers/2", "".into()).await.unwrap(), Created::Now);
+        for name in ["markers/2", "markers/3"] {
+            assert_eq!(directory.create(name, "".into()).await.unwrap(), Created::Now);
+        }
         assert_eq!(directory.read("markers/1").await.unwrap().unwrap(), "one");
-        assert_eq!(directory.list("markers").await.unwrap(), ["1", "2"]);
+        assert_eq!(directory.list("markers").await.unwrap(), ["1", "2", "3"]);
         assert_eq!(directory.list("receipts").await.unwrap(), [""; 0]);
+        for _ in 0..2 {
+            directory.remove("markers/3").await.unwrap();
+            assert_eq!(directory.read("markers/3").await.unwrap(), None);
+        }
     }
 
     #[tokio::test]

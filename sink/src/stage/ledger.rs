@@ -20,7 +20,7 @@ use crate::model::stage::files::{
 /// A job's checkpoint directory. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    directory: Arc<dyn Directory>,
+    pub(super) directory: Arc<dyn Directory>,
     job_id: String,
 }
 
@@ -61,7 +61,7 @@ impl Ledger {
         &self.job_id
     }
 
-    async fn read<F: StageFile>(&self, name: &str) -> Result<Option<F>, StageError> {
+    pub(super) async fn read<F: StageFile>(&self, name: &str) -> Result<Option<F>, StageError> {
         let Some(bytes) = self.directory.read(name).await? else { return Ok(None) };
         let file = F::decode(name, &bytes);
         file.map(Some).map_err(|error| StageError::Damaged { name: name.to_owned(), error })
@@ -71,7 +71,7 @@ impl Ledger {
         self.directory.create(&file.name(), file.encode()).await
     }
 
-    async fn numbers_in(&self, folder: &str) -> Result<Vec<u64>, StageError> {
+    pub(super) async fn numbers_in(&self, folder: &str) -> Result<Vec<u64>, StageError> {
         let names = self.directory.list(folder).await?;
         Ok(names.iter().filter_map(|name| number_of(name)).collect())
     }
@@ -207,11 +207,17 @@ pub struct TakenOver {
 /// The rights of the coordinator of one epoch, until another claims.
 #[derive(Clone, Debug)]
 pub struct Coordinator {
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
     epoch: u64,
 }
 
 impl Coordinator {
+    /// The directory.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// Its epoch.
     #[must_use]
     pub const fn epoch(&self) -> u64 {

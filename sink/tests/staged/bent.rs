@@ -278,6 +278,10 @@ impl Directory for BentDirectory {
         Box::pin(self.0.bent_file(self.0.world.directory.read(name)))
     }
 
+    fn remove<'a>(&'a self, name: &'a str) -> Pending<'a, Result<(), StageError>> {
+        Box::pin(self.0.bent_file(self.0.world.directory.remove(name)))
+    }
+
     fn list<'a>(&'a self, folder: &'a str) -> Pending<'a, Result<Vec<String>, StageError>> {
         Box::pin(self.0.bent_file(self.0.world.directory.list(folder)))
     }

@@ -7,4 +7,5 @@ mod crashes;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod page;
+mod prune;
 mod world;
