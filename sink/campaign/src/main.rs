@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use sinks::matrix::provider::{self, Provider};
 use sinks::stage::StageError;
 use sinks::stage::mutant::Mutant;
-use sinks::store::Addressing;
+use sinks::store::{Access, Addressing, Outcome, S3Settings, S3Store, Store as _};
 
 mod campaign;
 mod chaos;
@@ -207,7 +207,13 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
     }
     let directory = empty(&run.evidence).map_err(usage)?;
     let port = || free_port().map_err(|why| Failure(OWN_FAULT, why.to_string()));
-    let upstream = provider().map_err(usage)?.map(|of| Upstream { endpoint: of.endpoint, bucket: of.bucket });
+    let upstream = match provider().map_err(usage)? {
+        None => None,
+        Some(of) => {
+            unused(&of).await.map_err(usage)?;
+            Some(Upstream { endpoint: of.endpoint, bucket: of.bucket })
+        }
+    };
     let kafka = (run.brokers.is_some() || run.broker_command.is_some())
         .then_some(Kafka { topic: run.topic, command: run.broker_command });
     let plan = Plan {
@@ -279,6 +285,24 @@ async fn mutants(run: Run) -> Result<u8, Failure> {
 /// The provider that the store stands in front of, if the environment names one.
 fn provider() -> Result<Option<Provider>, String> {
     provider::from_environment(|name| std::env::var(name).ok())
+}
+
+/// That a provider's bucket has no object: one of another run would be taken for the job's.
+async fn unused(of: &Provider) -> Result<(), String> {
+    let settings = S3Settings::new(Some(of.endpoint.clone()), &of.region, &of.bucket);
+    let settings = S3Settings { addressing: of.addressing, ..settings };
+    let access = Access::keys(&of.access_key, &of.secret_key, of.session_token.clone());
+    let store = S3Store::new(&settings, &access).map_err(|why| why.to_string())?;
+    match store.list("", None, 1).await {
+        Outcome::Done(page) => match page.objects.first() {
+            None => Ok(()),
+            Some(object) => Err(format!(
+                "bucket {:?} is not empty, it has {:?}: name an empty one in DELTAFORGE_IT_S3_BUCKET",
+                of.bucket, object.key
+            )),
+        },
+        other => Err(format!("bucket {:?} can't be listed: {other:?}", of.bucket)),
+    }
 }
 
 /// The directory, made, absolute, and empty: evidence of another run is none of this one.

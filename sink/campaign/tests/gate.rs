@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use sinks::store::{Access, Condition, Outcome, S3Settings, S3Store, Store as _};
+
 fn campaign(arguments: &[&str], evidence: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_assay-campaign"));
     command.args(arguments).arg("--evidence").arg(evidence).output().expect("the binary starts")
@@ -44,13 +46,33 @@ fn the_short_gate_passes_and_leaves_its_evidence() {
 
 #[cfg(feature = "protocol-points")]
 #[test]
-fn a_provider_that_is_named_in_part_is_refused() {
+fn a_provider_that_is_named_in_part_or_whose_bucket_is_used_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_assay-campaign"));
-    command.args(["gate", "--evidence"]).arg(dir.path().join("evidence"));
-    let output = command.env("DELTAFORGE_IT_S3_BUCKET", "b").output().expect("the binary starts");
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("DELTAFORGE_IT_S3_ENDPOINT"), "{}", said(&output));
+    let store =
+        assay_server::blocking::start(assay_server::Server::builder().bucket("used")).expect("a server");
+    let settings = [
+        ("DELTAFORGE_IT_S3_BUCKET", "used"),
+        ("DELTAFORGE_IT_S3_ENDPOINT", store.endpoint()),
+        ("DELTAFORGE_IT_S3_ACCESS_KEY", store.access_key()),
+        ("DELTAFORGE_IT_S3_SECRET_KEY", store.secret_key()),
+    ];
+    let refused = |set: &[(&str, &str)], evidence: &str, wanted: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_assay-campaign"));
+        command
+            .args(["gate", "--profile", "short", "--rate", "400", "--evidence"])
+            .arg(dir.path().join(evidence));
+        let output = command.envs(set.iter().copied()).output().expect("the binary starts");
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(wanted.iter().all(|wanted| said(&output).contains(wanted)), "{}", said(&output));
+    };
+    refused(&settings[..1], "partial", &["DELTAFORGE_IT_S3_ENDPOINT"]);
+    let client = S3Settings::new(Some(store.endpoint().to_owned()), "us-east-1", "used");
+    let client = S3Store::new(&client, &Access::keys(store.access_key(), store.secret_key(), None));
+    let client = client.expect("settings");
+    let put = async { client.put("left/over", "x".into(), Condition::None, &[]).await };
+    let put = tokio::runtime::Runtime::new().expect("a runtime").block_on(put);
+    assert!(matches!(put, Outcome::Done(_)), "{put:?}");
+    refused(&settings, "used", &["is not empty", "left/over", "DELTAFORGE_IT_S3_BUCKET"]);
 }
 
 #[cfg(all(feature = "protocol-points", feature = "mutants"))]
