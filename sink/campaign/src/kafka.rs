@@ -238,7 +238,11 @@ impl Source for Topic {
 /// # Errors
 /// Any other, in words.
 fn away(why: &KafkaError) -> Result<(), String> {
-    match why.rdkafka_error_code() {
+    let code = match why {
+        KafkaError::AdminOp(code) => Some(*code),
+        other => other.rdkafka_error_code(),
+    };
+    match code {
         Some(
             Code::BrokerTransportFailure
             | Code::AllBrokersDown
@@ -390,5 +394,6 @@ mod tests {
         assert_eq!(source.end(0).await, Ok(None));
         assert_eq!(source.append(0, 0, events(WORKLOAD, 0, 0, 1)).await, Ok(None));
         assert_eq!(source.fetch(0, 0, 1).await, Ok(Some(Vec::new())));
+        assert_eq!(created("127.0.0.1:1", "events", 2).await, Ok(None));
     }
 }
