@@ -31,6 +31,10 @@ use tail::Base;
 /// Requests that verification has under way at once.
 const PARALLEL: usize = 32;
 
+/// Revisions of HEAD that are verified, each because the one before it gave an alarm and was not HEAD any more. An
+/// alarm that two of them give, or the last, stands.
+const HEADS: u32 = 8;
+
 /// How far verification goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
@@ -192,13 +196,34 @@ pub async fn recover_from(
     patience: &Patience,
     known: Option<Recovered>,
 ) -> Result<Option<Recovered>, SinkError> {
-    let Some(view) = head_or_nothing(env, root, patience, known.is_some()).await? else { return Ok(None) };
-    let known = match known {
-        Some(known) if known.view.etag == view.etag => return Ok(Some(known)),
-        Some(known) => Some(still_ahead(known, &view.head)?),
-        None => None,
-    };
-    reached_by(env, root, depth, patience, view, known).await.map(Some)
+    let (mut known, mut doubt, mut left) = (known, None::<(Alarm, View)>, HEADS);
+    loop {
+        left -= 1;
+        let was_there = known.is_some() || doubt.is_some();
+        let Some(view) = head_or_nothing(env, root, patience, was_there).await? else { return Ok(None) };
+        if let Some((alarm, before)) = &doubt {
+            if before.etag == view.etag {
+                return Err(alarm.clone().into());
+            }
+            still_ahead(&before.head, &view.head)?;
+        }
+        let before = known.take();
+        match &before {
+            Some(known) if known.view.etag == view.etag => return Ok(before),
+            Some(known) => still_ahead(&known.view.head, &view.head)?,
+            None => {}
+        }
+        match reached_by(env, root, depth, patience, view.clone(), before).await {
+            // The owner goes on meanwhile: what HEAD reached when it was read may be deleted by right since.
+            Err(SinkError::Integrity(alarm))
+                if left > 0 && doubt.as_ref().is_none_or(|(other, _)| *other != alarm) =>
+            {
+                tracing::warn!(%alarm, rev = view.head.rev, "looking whether HEAD has moved");
+                doubt = Some((alarm, view));
+            }
+            found => return found.map(Some),
+        }
+    }
 }
 
 /// Everything that this HEAD reaches, whether the store has it or is about to.
@@ -263,11 +288,10 @@ async fn head_or_nothing(
     }
 }
 
-/// What was verified earlier, if the HEAD of now descends from the one of then.
-fn still_ahead(known: Recovered, head: &Head) -> Result<Recovered, SinkError> {
-    let before = &known.view.head;
+/// Whether the HEAD of now descends from one that was read before.
+fn still_ahead(before: &Head, head: &Head) -> Result<(), SinkError> {
     match head.descent(before) {
-        Descent::Same | Descent::Descendant | Descent::TooFar if head.seq >= before.seq => Ok(known),
+        Descent::Same | Descent::Descendant | Descent::TooFar if head.seq >= before.seq => Ok(()),
         _ => Err(Alarm::LostUpdate { rev: before.rev, found: head.rev }.into()),
     }
 }

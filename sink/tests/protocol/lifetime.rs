@@ -14,13 +14,15 @@ use sinks::model::rollup::Rollup;
 use sinks::plan::gc;
 use sinks::plan::rollup::Policy;
 use sinks::run::gc::{Memory, expire, mark};
-use sinks::run::recover::{Content, Recovered};
+use sinks::run::patience::Patience;
+use sinks::run::recover::{Content, Depth, Recovered, recover};
 use sinks::run::rollup;
 use sinks::sink::{Keeper, Sink};
 use sinks::stop::{StopReason, Stopped};
 use sinks::store::{Condition, Outcome, Store as _};
 
 use crate::calls::Bend;
+use crate::stores::ReadBefore;
 use crate::world::{BATCHES, Pace, World, batch, paused, position, root, settings};
 
 const EACH: Policy = Policy { every_entries: 1, every_ms: 600_000 };
@@ -253,4 +255,33 @@ fn after_an_ambiguous_delete_nothing_more_is_deleted_in_that_run() {
     let Some((Err(stopped), left, Ok(40), 1)) = disturbed else { panic!("{disturbed:?}") };
     assert_eq!(stopped.reason, StopReason::AmbiguousResponse);
     assert!((9..=24).contains(&left), "{left} of 41 entries are left, and the third batch has 8");
+}
+
+#[test]
+fn what_the_owner_expires_while_it_is_verified_is_no_alarm() {
+    let world = World::new();
+    paused(async {
+        let env = world.env(world.store.clone());
+        let sink = Sink::start_on(env, settings(), world.checkpoints.clone()).await.unwrap();
+        let (keeper, mut memory) = (sink.keeper(), Memory::default());
+        publish(&sink, 1..=3).await.unwrap();
+        let Outcome::Done(before) = world.store.get(&root().head()).await else { panic!("no HEAD") };
+        let mut deleted = 0;
+        for n in 4..=5 {
+            deleted += collect(&keeper, &mut memory).await.unwrap();
+            publish(&sink, [n]).await.unwrap();
+        }
+        deleted += collect(&keeper, &mut memory).await.unwrap();
+        assert!(deleted >= 3, "{deleted} entries are gone that HEAD reached before");
+        let patience = Patience::limited(1_000);
+        let late = || world.env(Arc::new(ReadBefore::new(world.store.clone(), before.clone())));
+        let found = recover(&late(), &root(), Depth::Deep, &patience).await.unwrap().unwrap();
+        assert_eq!(found.view.head.seq, 5);
+        // Whatever is missing of the HEAD of now is still an alarm.
+        let last = found.view.head.last_entry.unwrap().key;
+        world.store.delete(&last, None).await;
+        let alarm = recover(&late(), &root(), Depth::Manifest, &patience).await.unwrap_err();
+        assert!(matches!(alarm, SinkError::Integrity(_)), "{alarm}");
+        sink.close().await.unwrap();
+    });
 }

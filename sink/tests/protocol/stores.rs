@@ -110,6 +110,51 @@ impl Store for DeletesOnAdoption {
     }
 }
 
+/// Answers the first read of HEAD with what it was before its owner went on.
+#[derive(Debug)]
+pub struct ReadBefore {
+    inner: Arc<MemoryStore>,
+    head: Mutex<Option<Object>>,
+}
+
+impl ReadBefore {
+    pub fn new(inner: Arc<MemoryStore>, head: Object) -> Self {
+        Self { inner, head: Mutex::new(Some(head)) }
+    }
+}
+
+impl Store for ReadBefore {
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        bytes: Bytes,
+        condition: Condition,
+        metadata: &'a [(String, String)],
+    ) -> Pending<'a, Outcome<Option<ETag>>> {
+        self.inner.put(key, bytes, condition, metadata)
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<Object>> {
+        let before = key.ends_with("/HEAD").then(|| self.head.lock().take()).flatten();
+        match before {
+            Some(before) => Box::pin(async { Outcome::Done(before) }),
+            None => self.inner.get(key),
+        }
+    }
+
+    fn head<'a>(&'a self, key: &'a str) -> Pending<'a, Outcome<ObjectMeta>> {
+        self.inner.head(key)
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, only: Option<ETag>) -> Pending<'a, Outcome<()>> {
+        self.inner.delete(key, only)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, token: Option<&'a str>, limit: u16) -> Pending<'a, Outcome<Page>> {
+        self.inner.list(prefix, token, limit)
+    }
+}
+
 /// Each call waits before and after it takes effect, and some answers to writes are lost.
 #[derive(Debug)]
 pub struct SlowStore {
