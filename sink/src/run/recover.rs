@@ -213,7 +213,8 @@ pub async fn recover_from(
             Some(known) => still_ahead(&known.view.head, &view.head)?,
             None => {}
         }
-        match reached_by(env, root, depth, patience, view.clone(), before).await {
+        // On the heap: whoever verifies twice would have all of it twice on its stack.
+        match Box::pin(reached_by(env, root, depth, patience, view.clone(), before)).await {
             // The owner goes on meanwhile: what HEAD reached when it was read may be deleted by right since.
             Err(SinkError::Integrity(alarm))
                 if left > 0 && doubt.as_ref().is_none_or(|(other, _)| *other != alarm) =>
