@@ -15,7 +15,7 @@ use crate::model::head::{Head, RollupRef};
 use crate::model::ids::Digest;
 use crate::model::json::Extra;
 use crate::model::key::PipelineRoot;
-use crate::model::rollup::{Inventory, InventoryRef, PrevRollup, Rollup, Totals};
+use crate::model::rollup::{Inventory, InventoryRef, PrevRollup, Rollup};
 use crate::model::view::View;
 use crate::plan::ownership::{self, Identity};
 use crate::plan::{reconcile, rollup};
@@ -208,14 +208,8 @@ fn again(
         let detail = format!("entry {} is not there, which has the rollup's position", current.end_seq);
         return Err(Stopped::new(StopReason::IntegrityFailure, detail));
     };
-    let none = Totals { objects: 0, rows: 0, bytes: 0 };
-    let whole = source.inventories.is_empty();
-    let mut totals = source.prev.as_ref().filter(|_| !whole).map_or(none, |prev| prev.totals.clone());
-    for object in source.entries.iter().flat_map(|entry| entry.objects()) {
-        totals.objects += 1;
-        totals.rows += object.rows;
-        totals.bytes += object.size;
-    }
+    let before = source.prev.as_ref().filter(|_| !source.inventories.is_empty());
+    let totals = super::rollup::with(before.map(|prev| prev.totals.clone()), &source.entries);
     Ok(Rollup {
         stream_id: next.stream_id,
         generation: current.generation,

@@ -17,7 +17,7 @@ use crate::run::create;
 use crate::run::patience::Patience;
 use crate::run::read;
 use crate::run::recover::since::{Since, since_rollup};
-use crate::run::recover::{Content, framed};
+use crate::run::recover::{Committed, Content, framed};
 use crate::run::swap::metadata;
 use crate::sink::Keeper;
 use crate::stop::{StopReason, Stopped};
@@ -134,13 +134,7 @@ fn cumulative(
     let Some(Content::Entry(last)) = since.entries.last().map(|entry| &entry.content) else {
         return Err(Stopped::new(StopReason::StalePlan, "there is no new entry"));
     };
-    let none = Totals { objects: 0, rows: 0, bytes: 0 };
-    let mut totals = since.rollup.map_or(none, |rollup| rollup.totals);
-    for object in since.entries.iter().flat_map(|entry| entry.objects()) {
-        totals.objects += 1;
-        totals.rows += object.rows;
-        totals.bytes += object.size;
-    }
+    let totals = with(since.rollup.map(|rollup| rollup.totals), &since.entries);
     Ok(Rollup {
         stream_id: head.stream_id,
         generation: plan.generation,
@@ -160,4 +154,15 @@ fn cumulative(
         totals,
         extra: Extra::new(),
     })
+}
+
+/// What `before` counted, and the objects of `entries`.
+pub(super) fn with(before: Option<Totals>, entries: &[Committed]) -> Totals {
+    let mut totals = before.unwrap_or(Totals { objects: 0, rows: 0, bytes: 0 });
+    for object in entries.iter().flat_map(Committed::objects) {
+        totals.objects += 1;
+        totals.rows += object.rows;
+        totals.bytes += object.size;
+    }
+    totals
 }
