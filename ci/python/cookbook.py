@@ -75,7 +75,7 @@ def applied_then_lost():
 
 
 def applied_late():
-    with fault("operation=PutObject condition=If-None-Match effect=late ms=3000"):
+    with fault("operation=PutObject condition=If-None-Match effect=late ms=8000"):
         created = code(impatient(0.1).put_object, Key="late", Body=b"owner=me", IfNoneMatch="*")
         assert created == "no answer"  # each of three attempts took too long
         assert code(s3.head_object, Key="late") == "404"  # and nothing is there, yet
@@ -92,7 +92,7 @@ def not_applied():
 
 
 def second_racer_gets_409():
-    control("POST", "faults", "name=slow condition=If-None-Match nth=1 effect=delay ms=500")
+    control("POST", "faults", "name=slow condition=If-None-Match nth=1 effect=delay ms=2000")
     with fault("contended=true effect=refuse code=ConditionalRequestConflict"), ThreadPoolExecutor() as racers:
         races = [racers.submit(code, s3.put_object, Key="raced", Body=b"", IfNoneMatch="*") for _ in range(2)]
         codes = sorted(race.result() for race in races)
@@ -100,7 +100,7 @@ def second_racer_gets_409():
 
 
 def lock_lost_to_a_racing_vendor():
-    # assay-server --deviate race-create-put=300
+    # assay-server --deviate race-create-put=1500
     racing = boto3.client("s3", endpoint_url=os.environ["ASSAY_RACING_ENDPOINT"])
     with ThreadPoolExecutor() as racers:
         races = [racers.submit(code, racing.put_object, Key="lock", Body=who, IfNoneMatch="*") for who in (b"1", b"2")]
@@ -223,7 +223,7 @@ def clock_skew():
 
 def late_write_over_a_newer_one():
     once = impatient(0.2, retries={"total_max_attempts": 1})
-    with fault("operation=PutObject nth=1 effect=late ms=1000"):
+    with fault("operation=PutObject nth=1 effect=late ms=4000"):
         assert code(once.put_object, Key="config", Body=b"old") == "no answer"  # its sender gave up
         s3.put_object(Bucket="data", Key="config", Body=b"new")
         deadline = time.monotonic() + 20

@@ -97,7 +97,7 @@ async fn after_the_upstream_has_committed() {
 #[tokio::test]
 async fn late_is_after_the_client_has_gone() {
     let pair = Pair::open().await;
-    let _late = fault(&pair, "effect=late ms=300");
+    let _late = fault(&pair, "effect=late ms=3000");
     for (key, body) in [("late", &b"body"[..]), ("empty", b"")] {
         let path = format!("/bucket/{key}");
         let mut wire = Wire::connect(pair.proxy.address()).await;

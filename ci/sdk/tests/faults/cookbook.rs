@@ -73,7 +73,7 @@ async fn applied_then_lost() -> Outcome {
 #[tokio::test]
 async fn applied_late() -> Outcome {
     let (server, s3) = start().await?;
-    let rule = "operation=PutObject condition=If-None-Match effect=late ms=3000";
+    let rule = "operation=PutObject condition=If-None-Match effect=late ms=8000";
     let _fault = server.fault(rule.parse()?)?;
     let created = lock(&impatient(&server, Duration::from_millis(200)), "owner=me").await;
     assert_eq!(code(&created), "no answer"); // each of three attempts took too long
@@ -99,7 +99,7 @@ async fn not_applied() -> Outcome {
 #[tokio::test]
 async fn second_racer_gets_409() -> Outcome {
     let (server, s3) = start().await?;
-    let slow = "name=slow condition=If-None-Match nth=1 effect=delay ms=500";
+    let slow = "name=slow condition=If-None-Match nth=1 effect=delay ms=2000";
     let rule = "contended=true effect=refuse code=ConditionalRequestConflict";
     let (_slow, conflict) = (server.fault(slow.parse()?)?, server.fault(rule.parse()?)?);
     let (first, second) = tokio::join!(lock(&s3, "owner=first"), lock(&s3, "owner=second"));
@@ -112,7 +112,7 @@ async fn second_racer_gets_409() -> Outcome {
 
 #[tokio::test]
 async fn lock_lost_to_a_racing_vendor() -> Outcome {
-    let rule = "race-create-put=300"; // a deviation: it lasts
+    let rule = "race-create-put=1500"; // a deviation: it lasts
     let server = Server::builder().bucket("data").deviation(rule.parse()?).start().await?;
     let s3 = client(&server);
     let (first, second) = tokio::join!(lock(&s3, "owner=first"), lock(&s3, "owner=second"));
@@ -298,7 +298,7 @@ async fn clock_skew() -> Outcome {
 #[tokio::test]
 async fn late_write_over_a_newer_one() -> Outcome {
     let (server, s3) = start().await?;
-    let rule = "operation=PutObject nth=1 effect=late ms=1000";
+    let rule = "operation=PutObject nth=1 effect=late ms=4000";
     let _fault = server.fault(rule.parse()?)?;
     let once = impatient(&server, Duration::from_millis(200)).config().to_builder();
     let once = Client::from_conf(once.retry_config(RetryConfig::disabled()).build());
