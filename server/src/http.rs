@@ -82,7 +82,7 @@ pub(crate) async fn serve(
             _ = stop.changed() => break,
         }
     }
-    service.stopping.send_replace(true);
+    service.stop();
     drop((listener, alive));
     let ended = timeout(STOP_TIMEOUT, async {
         while connections.join_next().await.is_some() {}

@@ -40,7 +40,7 @@ mod xml;
 
 pub use auth::AuthMode;
 pub use deviation::{Described, Deviation, DeviationError, Limit, Moment, Profile, ProfileEntry, Window};
-pub use fault::{Effect, FaultStatus, Loss, Outage, Rule, RuleError, Time};
+pub use fault::{Effect, FaultStatus, Loss, Outage, Rule, RuleError, Time, Wait};
 pub use instant::Instant;
 pub use journal::{Hit, Journal, Record, Unmet};
 pub use server::{Builder, Engine, Error, FaultGuard, OutageGuard, Server, Snapshot, UnfiredFaults};

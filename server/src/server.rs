@@ -606,6 +606,7 @@ impl Deref for Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.send_replace(true);
+        self.engine.service.stop();
         if let Some(serving) = self.serving.take() {
             serving.abort(); // with it go the connections
         }

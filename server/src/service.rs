@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use bytes::BytesMut;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, SERVER};
@@ -18,7 +17,7 @@ use crate::auth::{self, AuthMode, Context, Keys, Verified};
 use crate::control::{self, Access, Chaos, Snapshots};
 use crate::deviation::{Acting, Deviations};
 use crate::error::{Code, S3Error};
-use crate::fault::{Facts, Faults, InFlight, Loss, Outages, Plan, Rule, RuleError, Shaped, Stop};
+use crate::fault::{Facts, Faults, Hold, InFlight, Loss, Outages, Plan, Rule, RuleError, Shaped, Stop};
 use crate::instant::Instant;
 use crate::journal::{Hit, Journal, Record};
 use crate::names::{BucketName, REGIONS};
@@ -123,8 +122,8 @@ pub(crate) struct Call<'a> {
     /// The server's deviations, and which of them acted.
     pub(crate) acting: Acting,
     pub(crate) connection: Option<u64>,
-    /// How much later its write commits.
-    pub(crate) late: Option<Duration>,
+    /// What its write waits for before it commits.
+    pub(crate) late: Option<Hold>,
 }
 
 /// Who performs an operation.
@@ -168,6 +167,12 @@ impl Service {
             deviant: op::State::default(),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
         }
+    }
+
+    /// Ends what follows or waits: the server stops. What a rule holds goes on, as when the rule is taken back.
+    pub(crate) fn stop(&self) {
+        self.stopping.send_replace(true);
+        self.faults.clear();
     }
 
     /// Random bytes for ids.
@@ -446,7 +451,7 @@ impl Call<'_> {
             plan: self.plan,
             acting: self.acting.clone(),
             connection: self.connection,
-            late: self.late,
+            late: self.late.clone(),
         }
     }
 

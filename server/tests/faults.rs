@@ -103,6 +103,33 @@ async fn a_late_write_lands_though_nobody_waits() {
 }
 
 #[tokio::test]
+async fn a_request_is_held_until_its_rule_is_taken_back() {
+    for effect in ["delay", "late"] {
+        for on in BOTH {
+            let rig = Rig::new(on).await;
+            let rule = format!("method=PUT nth=1 effect={effect} until=lifted");
+            let guard = rig.engine.fault(rule.parse().unwrap()).unwrap();
+            let mut held = std::pin::pin!(status(&rig, "PUT", "k", CREATE, "held"));
+            let hit = async {
+                while guard.status().unwrap().fired == 0 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                answer = &mut held => panic!("{on:?} {effect}: answered while held: {answer:?}"),
+                () = hit => {}
+            }
+            assert_eq!(stored(&rig, "k").await, None, "{on:?} {effect}");
+            assert_eq!(status(&rig, "PUT", "k", CREATE, "between").await, Ok(200), "{on:?} {effect}");
+            drop(guard);
+            assert_eq!(held.await, Ok(412), "{on:?} {effect}: it came second");
+            assert_eq!(stored(&rig, "k").await.as_deref(), Some("between"), "{on:?} {effect}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn acknowledged_and_lost_or_done_twice() {
     for on in BOTH {
         let rig = Rig::new(on).await;

@@ -6,8 +6,11 @@ use std::time::Duration;
 use super::fields::{self, Fields, RuleError};
 use crate::error::Code;
 
-/// Longest time that an effect may take, in milliseconds: an hour. A fault is temporary.
-const MAX_MS: f64 = 3_600_000.0;
+/// Longest time that an effect may take: an hour. A fault is temporary.
+pub(super) const MAX_TIME: Duration = Duration::from_secs(3600);
+
+/// The same in milliseconds, as rules have it.
+const MAX_MS: f64 = 1000.0 * MAX_TIME.as_secs_f64();
 
 /// How long: fixed, or drawn anew each time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,6 +24,9 @@ pub enum Time {
 }
 
 const TIME: &str = "milliseconds: 200, a range 100..300, or lognormal:MEDIAN:SIGMA";
+
+/// What `until` accepts.
+const LIFTED: &str = "lifted";
 
 impl Time {
     fn read(text: &str) -> Option<Self> {
@@ -65,6 +71,15 @@ impl fmt::Display for Time {
     }
 }
 
+/// How long a request is held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wait {
+    /// This long.
+    For(Time),
+    /// Until its rule is taken back or over, and never longer than an hour: a test says when, and no clock.
+    Lifted,
+}
+
 /// How an answer gets lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
@@ -79,7 +94,7 @@ pub enum Loss {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
     /// Before: waits, then goes on.
-    Delay(Time),
+    Delay(Wait),
     /// Before: refuses with a code of the error table, and `Retry-After` in seconds.
     Refuse(Code, Option<u32>),
     /// Before: resets the connection.
@@ -95,7 +110,7 @@ pub enum Effect {
     /// After: answers with this code instead.
     FailAfter(Code),
     /// After: commits this much later, whether the client still waits or not.
-    Late(Time),
+    Late(Wait),
     /// After: does it a second time, as a duplicated request would.
     Twice,
     /// After: says that it is done, and nothing is stored.
@@ -146,12 +161,22 @@ fn ms(fields: &mut Fields) -> Result<Time, RuleError> {
     fields.need("ms", TIME, Time::read)
 }
 
+fn wait(fields: &mut Fields) -> Result<Wait, RuleError> {
+    let until = fields.read("until", LIFTED, |text| (text == LIFTED).then_some(Wait::Lifted))?;
+    match (fields.read("ms", TIME, Time::read)?, until) {
+        (Some(time), None) => Ok(Wait::For(time)),
+        (None, Some(lifted)) => Ok(lifted),
+        (Some(_), Some(_)) => Err(RuleError::new("until", LIFTED, "this or ms, and not both")),
+        (None, None) => Err(RuleError::new("ms", "", format!("{TIME}; or until={LIFTED} in its place"))),
+    }
+}
+
 impl Effect {
     /// Takes `effect` and what goes with it.
     pub(super) fn take(fields: &mut Fields) -> Result<Self, RuleError> {
         let name = fields.need("effect", NAMES, |text| Some(text.to_owned()))?;
         Ok(match name.as_str() {
-            "delay" => Self::Delay(ms(fields)?),
+            "delay" => Self::Delay(wait(fields)?),
             "refuse" => {
                 let code = code(fields)?;
                 Self::Refuse(
@@ -172,7 +197,7 @@ impl Effect {
                 Self::LoseAnswer(how.unwrap_or(Loss::Reset))
             }
             "fail-after" => Self::FailAfter(code(fields)?),
-            "late" => Self::Late(ms(fields)?),
+            "late" => Self::Late(wait(fields)?),
             "twice" => Self::Twice,
             "forget" => Self::Forget,
             "error-document" => Self::ErrorDocument(code(fields)?),
@@ -220,7 +245,10 @@ impl Effect {
     pub(super) fn write(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fields::write(f, "effect", self.name())?;
         match self {
-            Self::Delay(time) | Self::Late(time) | Self::FirstByte(time) => fields::write(f, "ms", time),
+            Self::Delay(Wait::For(time)) | Self::Late(Wait::For(time)) | Self::FirstByte(time) => {
+                fields::write(f, "ms", time)
+            }
+            Self::Delay(Wait::Lifted) | Self::Late(Wait::Lifted) => fields::write(f, "until", LIFTED),
             Self::Refuse(code, retry_after) => {
                 fields::write(f, "code", code.as_str())?;
                 retry_after.map_or(Ok(()), |seconds| fields::write(f, "retry-after", seconds))

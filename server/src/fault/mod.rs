@@ -7,6 +7,7 @@
 mod effect;
 mod fields;
 mod flight;
+mod hold;
 mod outage;
 mod plan;
 mod rule;
@@ -15,22 +16,25 @@ mod text;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use http::HeaderMap;
 use parking_lot::{Mutex, RwLock};
 
-pub use self::effect::{Effect, Loss, Time};
+pub use self::effect::{Effect, Loss, Time, Wait};
 pub use self::fields::RuleError;
 pub use self::outage::Outage;
 pub use self::rule::Rule;
 
 pub(crate) use self::flight::InFlight;
+pub(crate) use self::hold::Hold;
 pub(crate) use self::outage::Outages;
 pub(crate) use self::plan::{Plan, Stop};
 pub(crate) use self::rule::Facts;
 pub(crate) use self::shape::{Shape, Shaped};
 pub(crate) use self::text::rules;
 
+use self::hold::{End, Over};
 use crate::instant::Instant;
 use crate::store::Store;
 
@@ -60,6 +64,8 @@ struct Active {
     seen: AtomicU64,
     /// Requests that were hit.
     fired: AtomicU64,
+    /// What a request waits for that it holds until it is taken back.
+    end: End,
 }
 
 impl Active {
@@ -74,11 +80,12 @@ pub(crate) struct Fired {
     pub(crate) name: String,
     pub(crate) effect: Effect,
     frozen: Option<Arc<Store>>,
+    over: Over,
 }
 
 impl Fired {
-    fn new(rule: &Rule, frozen: Option<Arc<Store>>) -> Self {
-        Self { name: rule.name().to_owned(), effect: rule.effect(), frozen }
+    fn new(rule: &Rule, frozen: Option<Arc<Store>>, over: Over) -> Self {
+        Self { name: rule.name().to_owned(), effect: rule.effect(), frozen, over }
     }
 }
 
@@ -105,7 +112,7 @@ pub struct FaultStatus {
 pub(crate) struct Faults {
     /// Whether there are any, so that a request without faults costs one load.
     any: AtomicBool,
-    rules: RwLock<Vec<Arc<Active>>>,
+    rules: RwLock<Vec<Active>>,
     /// Rules that are gone and never hit anything: their silence is an error at the end.
     unfired: Mutex<Vec<FaultStatus>>,
     next: AtomicU64,
@@ -143,7 +150,7 @@ impl Faults {
         let ids: Vec<u64> = (first..).take(new.len()).collect();
         for (id, (rule, frozen)) in ids.iter().zip(new) {
             let (seen, fired) = (AtomicU64::new(0), AtomicU64::new(0));
-            rules.push(Arc::new(Active { id: *id, rule, set_at: now, frozen, seen, fired }));
+            rules.push(Active { id: *id, rule, set_at: now, frozen, seen, fired, end: End::new() });
         }
         self.any.store(!rules.is_empty(), Ordering::Release);
         Ok(ids)
@@ -175,7 +182,7 @@ impl Faults {
         self.retire(&mut self.rules.write(), |_| true)
     }
 
-    fn retire(&self, rules: &mut Vec<Arc<Active>>, gone: impl Fn(&Active) -> bool) -> usize {
+    fn retire(&self, rules: &mut Vec<Active>, gone: impl Fn(&Active) -> bool) -> usize {
         let before = rules.len();
         let mut unfired = self.unfired.lock();
         rules.retain(|active| {
@@ -191,12 +198,12 @@ impl Faults {
 
     /// The rules that are set, in the order in which they were.
     pub(crate) fn list(&self) -> Vec<FaultStatus> {
-        self.rules.read().iter().map(|active| status(active)).collect()
+        self.rules.read().iter().map(status).collect()
     }
 
     /// What is known of one that is set.
     pub(crate) fn status(&self, id: u64) -> Option<FaultStatus> {
-        self.rules.read().iter().find(|active| active.id == id).map(|active| status(active))
+        self.rules.read().iter().find(|active| active.id == id).map(status)
     }
 
     /// Every rule, set or gone, that hit nothing.
@@ -229,7 +236,8 @@ impl Faults {
             let count = active.seen.fetch_add(1, Ordering::Relaxed) + 1;
             if active.rule.hits(count, age_ms, &mut random) {
                 active.fired.fetch_add(1, Ordering::Relaxed);
-                fired.push(Fired::new(&active.rule, active.frozen.clone()));
+                let over = active.end.watch(active.rule.left(age_ms));
+                fired.push(Fired::new(&active.rule, active.frozen.clone(), over));
             }
         }
         drop(random);
@@ -242,7 +250,8 @@ impl Faults {
     /// A rule that one request brings along and that is about that request only.
     pub(crate) fn ask_once(&self, rule: &Rule, facts: &Facts<'_>) -> Option<Fired> {
         let hit = rule.matches(facts) && rule.hits(1, 0, &mut self.random.lock());
-        hit.then(|| Fired::new(rule, None))
+        // It is over as soon as it was asked, and so holds nothing until its end.
+        hit.then(|| Fired::new(rule, None, End::new().watch(Duration::ZERO)))
     }
 
     /// Counts a conditional write among those under way.
@@ -251,8 +260,16 @@ impl Faults {
     }
 
     /// A duration by the server's seed.
-    pub(crate) fn draw(&self, time: Time) -> std::time::Duration {
+    pub(crate) fn draw(&self, time: Time) -> Duration {
         time.draw(&mut self.random.lock())
+    }
+
+    /// What a request waits for that a rule holds.
+    pub(crate) fn hold(&self, fired: &Fired, wait: Wait) -> Hold {
+        match wait {
+            Wait::For(time) => Hold::For(self.draw(time)),
+            Wait::Lifted => Hold::Until(fired.over.clone()),
+        }
     }
 }
 
@@ -336,6 +353,26 @@ mod tests {
         set(&faults, "ttl-ms=100 effect=drop", 1000);
         assert_eq!(names(&faults, 1099).len(), 1);
         assert_eq!((names(&faults, 1100).len(), faults.any()), (0, false));
+    }
+
+    #[tokio::test]
+    async fn whatever_takes_a_rule_back_lets_go_of_what_it_holds() {
+        let ways: [fn(&Faults, u64); 5] = [
+            Faults::heal,
+            |faults, _| assert_eq!(faults.remove("held"), 1),
+            |faults, _| assert_eq!(faults.clear(), 1),
+            |faults, _| drop(faults.set(Vec::new(), true, Instant::from_epoch_ms(0)).unwrap()),
+            |faults, _| assert!(names(faults, 60_000).is_empty(), "it is over"),
+        ];
+        for take_back in ways {
+            let faults = Faults::new(1);
+            let id = set(&faults, "name=held ttl-ms=60000 effect=delay until=lifted", 0);
+            let fired = faults.ask(&facts(&HeaderMap::new()), Instant::from_epoch_ms(0));
+            let mut held = std::pin::pin!(faults.hold(&fired[0], Wait::Lifted).over());
+            assert!(tokio::time::timeout(Duration::ZERO, &mut held).await.is_err());
+            take_back(&faults, id);
+            tokio::time::timeout(Duration::from_secs(30), held).await.unwrap();
+        }
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! What the rules that hit one request ask for, sorted by when they act.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{HeaderValue, Response};
 
 use super::effect::{Effect, Loss};
 use super::shape::Shape;
-use super::{Faults, Fired};
+use super::{Faults, Fired, Hold};
 use crate::error::{Code, S3Error};
 use crate::store::{Page, Store};
 use crate::stream::Body;
@@ -55,9 +54,9 @@ impl Plan {
     /// # Errors
     /// Where nothing is to be done.
     pub(crate) async fn before(&self, faults: &Faults) -> Result<(), Stop> {
-        for effect in self.effects() {
-            match effect {
-                Effect::Delay(time) => tokio::time::sleep(faults.draw(time)).await,
+        for fired in &self.fired {
+            match fired.effect {
+                Effect::Delay(wait) => faults.hold(fired, wait).over().await,
                 Effect::Drop => return Err(Stop::Lost(Loss::Reset)),
                 Effect::Freeze => return Err(Stop::Lost(Loss::Never)),
                 Effect::Refuse(code, retry_after) => {
@@ -101,10 +100,10 @@ impl Plan {
         if self.effects().any(|effect| effect == Effect::Forget) { store.forgetting() } else { store.clone() }
     }
 
-    /// How much later its write commits.
-    pub(crate) fn late(&self, faults: &Faults) -> Option<Duration> {
-        self.effects().find_map(|effect| match effect {
-            Effect::Late(time) => Some(faults.draw(time)),
+    /// What its write waits for before it commits.
+    pub(crate) fn late(&self, faults: &Faults) -> Option<Hold> {
+        self.fired.iter().find_map(|fired| match fired.effect {
+            Effect::Late(wait) => Some(faults.hold(fired, wait)),
             _ => None,
         })
     }

@@ -1,12 +1,13 @@
 //! A rule: which requests, which of them, what happens.
 
 use std::fmt;
+use std::time::Duration;
 
 use http::HeaderMap;
 use http::request::Parts;
 use wildmatch::WildMatch;
 
-use super::effect::Effect;
+use super::effect::{Effect, MAX_TIME, Wait};
 use super::fields::{self, Fields, RuleError};
 use super::flight::InFlight;
 use crate::auth::Verified;
@@ -104,7 +105,7 @@ pub struct Rule {
 
 const FIELDS: &str = "name, operation, method, bucket, key, access-key, header, condition, upload-id, part-number, \
                       size, user-agent, contended, nth, first, every, after, probability, between-ms, ttl-ms, effect \
-                      and what goes with the effect (ms, code, retry-after, bytes-per-s, at, how)";
+                      and what goes with the effect (ms, until, code, retry-after, bytes-per-s, at, how)";
 
 impl std::str::FromStr for Rule {
     type Err = RuleError;
@@ -148,7 +149,8 @@ impl Rule {
     /// Reads the rule that a request brings along.
     ///
     /// # Errors
-    /// As for any rule; and an effect that shows how things were needs a rule that was set then.
+    /// As for any rule; an effect that shows how things were needs a rule that was set then, and one that lasts
+    /// until it is lifted a rule that can be taken back.
     pub(crate) fn of_request(text: &str) -> Result<Self, RuleError> {
         let rule: Self = text.parse()?;
         if rule.needs_frozen() {
@@ -157,6 +159,14 @@ impl Rule {
                 rule.effect.name(),
                 "any other effect in a header: what is stale is what changed since the rule was set, so set it \
                  beforehand",
+            ));
+        }
+        if matches!(rule.effect, Effect::Delay(Wait::Lifted) | Effect::Late(Wait::Lifted)) {
+            return Err(RuleError::new(
+                "until",
+                "lifted",
+                "ms in its place in a header: nobody can take back a rule of one request, so set it beforehand, with \
+                 nth=1",
             ));
         }
         Ok(rule)
@@ -193,6 +203,12 @@ impl Rule {
     /// Whether the rule is over, `age_ms` after it was set.
     pub(super) fn is_over(&self, age_ms: u64) -> bool {
         self.when.ttl_ms.is_some_and(|ttl| age_ms >= ttl)
+    }
+
+    /// How long a rule that is not taken back goes on, `age_ms` after it was set: never longer than an effect may.
+    pub(super) fn left(&self, age_ms: u64) -> Duration {
+        let ttl = self.when.ttl_ms.map(|ttl| Duration::from_millis(ttl.saturating_sub(age_ms)));
+        ttl.map_or(MAX_TIME, |ttl| ttl.min(MAX_TIME))
     }
 
     /// Whether it hits the `count`th matching request, counted from 1.
@@ -410,6 +426,8 @@ mod tests {
         for effect in [
             "delay ms=100..300",
             "late ms=lognormal:200:0.5",
+            "delay until=lifted",
+            "late until=lifted",
             "lose-answer how=never",
             "slow-body bytes-per-s=100",
             "cut at=7",
@@ -429,6 +447,10 @@ mod tests {
             ("effect=explode", "effect"),
             ("effect=delay", "ms"),
             ("effect=delay ms=fast", "ms"),
+            ("effect=delay until=noon", "until"),
+            ("effect=late ms=1 until=lifted", "until"),
+            ("effect=late", "ms"),
+            ("effect=first-byte ms=1 until=lifted", "until"),
             ("effect=refuse code=Nonsense", "code"),
             ("effect=drop nth=0", "nth"),
             ("effect=drop probability=2", "probability"),
@@ -441,6 +463,16 @@ mod tests {
             assert_eq!(error.field, field, "{text}");
             assert!(!error.accepts.is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_a_request_brings_along_is_for_that_request_only() {
+        for (text, field) in [("effect=stale", "effect"), ("effect=late until=lifted", "until")] {
+            let error = Rule::of_request(text).unwrap_err();
+            assert_eq!(error.field, field, "{text}");
+            assert!(error.accepts.contains("set it beforehand"), "{error}");
+        }
+        assert!(Rule::of_request("effect=late ms=1").is_ok());
     }
 
     fn facts<'a>(headers: &'a HeaderMap, key: &'a str) -> Facts<'a> {
@@ -510,5 +542,8 @@ mod tests {
         let hits: Vec<u64> = (0..40).filter(|age| rule.hits(1, *age, &mut random)).collect();
         assert_eq!((hits[0], hits.len()), (10, 11));
         assert!(!rule.is_over(29) && rule.is_over(30));
+        assert_eq!(rule.left(10), Duration::from_millis(20));
+        let forever: Rule = "effect=drop".parse().unwrap();
+        assert_eq!(forever.left(u64::MAX), MAX_TIME);
     }
 }

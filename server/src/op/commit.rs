@@ -15,9 +15,9 @@ impl Call<'_> {
         &self,
         write: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let Some(late) = self.late else { return to_its_end(write).await };
+        let Some(late) = self.late.clone() else { return to_its_end(write).await };
         let later = tokio::spawn(async move {
-            tokio::time::sleep(late).await;
+            late.over().await;
             write.await
         });
         later.await.unwrap_or_else(|gone| Err(IndexError::unknown("waiting for a late write", gone).into()))

@@ -3,7 +3,6 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -16,6 +15,7 @@ use crate::auth::ChunkSigner;
 use crate::body::Unframed;
 use crate::checksum::Algorithm;
 use crate::error::{Code, S3Error};
+use crate::fault::Hold;
 use crate::service::RequestBody;
 
 /// Bytes of a chunk made here: above the 8 KiB that AWS wants of all but the last ("Transferring Payload in Multiple
@@ -85,7 +85,7 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     /// Where the client's body is not what it should be; the upstream then gets no end of it.
-    pub(super) async fn pump(&mut self, feed: &Feed, late: Option<Duration>) -> Result<(), S3Error> {
+    pub(super) async fn pump(&mut self, feed: &Feed, late: Option<Hold>) -> Result<(), S3Error> {
         let mut last: Option<Bytes> = None;
         while let Some(piece) = self.next().await? {
             // Whoever takes no more has answered, or is gone: either shows in the answer.
@@ -96,7 +96,7 @@ impl<'a> Source<'a> {
             }
         }
         if let Some(late) = late {
-            tokio::time::sleep(late).await;
+            late.over().await;
         }
         for part in last.map(Part::Piece).into_iter().chain([Part::End]) {
             if feed.0.send(part).await.is_err() {

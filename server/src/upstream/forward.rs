@@ -15,6 +15,7 @@ use super::request::{Framing, Onward, onward};
 use super::{Provider, answer};
 use crate::auth::Payload;
 use crate::error::{Code, S3Error};
+use crate::fault::Hold;
 use crate::op;
 use crate::route::{Address, Operation};
 use crate::service::Call;
@@ -68,7 +69,7 @@ impl Provider {
         let address = Address::parse(call.head, &settings.domains)?;
         let Onward { mut head, payload, framing } =
             onward(call.head, &address, &call.verified, &self.endpoint, self.addressing)?;
-        let late = call.late.filter(|_| !matches!(call.head.method, Method::GET | Method::HEAD));
+        let late = call.late.clone().filter(|_| !matches!(call.head.method, Method::GET | Method::HEAD));
         let trailer = matches!(call.verified.payload, Payload::Streaming { trailer: true, .. });
         let signer = call.verified.chunk_signer.take();
         let mut source = Source::new(call.body, framing, signer, trailer);
@@ -79,7 +80,7 @@ impl Provider {
         let mut sign = || self.signer.sign(&mut head, &payload, (settings.clock)().datetime());
         if source.is_empty() {
             if let Some(late) = late {
-                tokio::time::sleep(late).await;
+                late.over().await;
             }
             sign();
             let response = self.pool.send(Request::from_parts(head, Fed::empty())).await;
@@ -94,7 +95,7 @@ impl Provider {
         &self,
         request: Request<()>,
         mut source: Source<'_>,
-        late: Option<Duration>,
+        late: Option<Hold>,
     ) -> Result<Response<Body>, S3Error> {
         let waits = request.headers().contains_key(EXPECT);
         let (feed, fed) = fed(length(request.headers()));

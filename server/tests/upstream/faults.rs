@@ -14,6 +14,16 @@ fn fault(pair: &Pair, rule: &str) -> FaultGuard {
     pair.proxy.fault(rule.parse().unwrap()).unwrap()
 }
 
+/// Returns once the fault has hit a request.
+async fn hit(fault: &FaultGuard) {
+    within(async {
+        while fault.status().is_some_and(|fault| fault.fired == 0) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
 /// Asks on a connection of its own; nothing where the connection ends without an answer.
 async fn ask(pair: &Pair, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<Answer> {
     let mut wire = Wire::connect(pair.proxy.address()).await;
@@ -95,18 +105,38 @@ async fn after_the_upstream_has_committed() {
 }
 
 #[tokio::test]
+async fn a_request_is_held_before_the_upstream_is_asked() {
+    let pair = Pair::open().await;
+    let held = fault(&pair, "method=PUT nth=1 effect=delay until=lifted");
+    let mut wire = Wire::connect(pair.proxy.address()).await;
+    wire.request("PUT", "/bucket/lock", CREATE, b"held").await;
+    hit(&held).await;
+    ask(&pair, "PUT", "/bucket/lock", CREATE, b"between").await.unwrap().expect(200);
+    drop(held);
+    wire.answer(false).await.expect_code(412, "PreconditionFailed");
+    assert_eq!(pair.provider_saw("lock"), [Some(200), Some(412)]);
+    // Nobody could take it back: the request is refused, with the way out.
+    let brought = [("x-assay-fault", "effect=late until=lifted")];
+    let refused = ask(&pair, "PUT", "/bucket/lock", &brought, b"v").await.unwrap();
+    assert!(refused.text().contains("set it beforehand"), "{}", refused.text());
+    refused.expect_code(400, "InvalidArgument");
+}
+
+#[tokio::test]
 async fn late_is_after_the_client_has_gone() {
     let pair = Pair::open().await;
-    let _late = fault(&pair, "effect=late ms=3000");
     for (key, body) in [("late", &b"body"[..]), ("empty", b"")] {
+        let late = fault(&pair, "effect=late until=lifted");
         let path = format!("/bucket/{key}");
         let mut wire = Wire::connect(pair.proxy.address()).await;
         let after = pair.provider.journal().last();
         wire.request("PUT", &path, &[], body).await;
+        hit(&late).await;
         let gave_up = tokio::time::timeout(Duration::from_millis(100), wire.head()).await;
         assert!(gave_up.is_err());
         drop(wire);
         pair.stored(&path).await.expect_code(404, "NoSuchKey");
+        drop(late);
         let limit = Duration::from_secs(20);
         let put = |record: &assay_server::Record| record.operation == Some("PutObject");
         pair.provider.journal().wait_for(after, limit, put).await.unwrap();

@@ -1,5 +1,7 @@
 //! A server starts, stops and goes.
 
+use std::time::Duration;
+
 use assay_server::{AuthMode, Server};
 use tokio::net::TcpStream;
 
@@ -24,6 +26,26 @@ async fn a_stop_waits_for_the_request_under_way_and_for_nobody_else() {
     busy.answer(false).await.expect(200);
     assert!(busy.ends().await);
     within(stopping).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_lets_go_of_what_a_rule_holds() {
+    for effect in ["delay", "late"] {
+        let server = server().await;
+        let rule = format!("effect={effect} until=lifted").parse().unwrap();
+        let fault = server.fault(rule).unwrap();
+        let mut held = Wire::connect(server.address()).await;
+        held.request("PUT", "/bucket/k", &[], b"x").await;
+        within(async {
+            while fault.status().is_some_and(|fault| fault.fired == 0) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        // One that waited for it would take ten seconds.
+        tokio::time::timeout(Duration::from_secs(9), server.stop()).await.expect(effect);
+        held.answer(false).await.expect(200);
+    }
 }
 
 #[tokio::test]
