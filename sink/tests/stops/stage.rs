@@ -1,39 +1,43 @@
 //! A server that misbehaves on request, a sink on it, and enough in the bucket for every actor to have work.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use assay_server::Server;
+use assay_server::{FaultGuard, Record, Server};
 use bytes::Bytes;
 use sinks::env::{Clock, Env, Ids};
+use sinks::error::SinkError;
 use sinks::local::MemoryCheckpoints;
 use sinks::model::ids::{Digest, push_length_prefixed};
 use sinks::model::key::PipelineRoot;
 use sinks::model::position::{Lineage, Position, PositionType};
 use sinks::run::patience::Patience;
 use sinks::run::recover::{Depth, Recovered, recover};
-use sinks::sink::{Batch, EncodedObject, Keeper, Settings, Sink};
+use sinks::sink::{Ack, Batch, EncodedObject, Keeper, Settings, Sink};
 use sinks::stop::Stopped;
 use sinks::store::{Access, Condition, Outcome, S3Settings, S3Store};
 
 use crate::actors::{Actor, Plain};
 
 /// How old everything is that an actor finds.
-const AGE_MS: u64 = 300_000;
+const AGE_MS: i64 = 300_000;
 
-/// How long a sink asks before it calls a store unavailable.
-const PATIENCE_MS: u64 = 1_000;
+/// How long a sink asks a store that refuses before it calls it unavailable.
+const PATIENCE_MS: u64 = 3_000;
 
-/// Longest wait for what a rule does.
-const SOON: Duration = Duration::from_secs(20);
+/// How long one answer may take: longer than anything here holds one back.
+const ANSWER_MS: u64 = 90_000;
+
+/// Longest wait for what comes by itself.
+const SOON: Duration = Duration::from_secs(60);
 
 /// What goes wrong.
 #[derive(Clone, Copy)]
 pub enum Fault {
     /// Rules, one a line; `ROOT` stands for the pipeline's root.
     Rules(&'static str),
-    /// The same, and another process takes over once the first one acts.
+    /// One that holds a request until it is lifted: another process takes over meanwhile.
     Takeover(&'static str),
     /// The store's clock jumps by so many milliseconds.
     Clock(i64),
@@ -46,12 +50,15 @@ pub enum Fault {
 /// Whoever took over, if somebody did.
 pub type Rival = Option<Sink>;
 
-#[derive(Debug)]
-struct Hands(AtomicU64);
+/// A clock that runs with the store's, and so many milliseconds ahead of the machine's.
+#[derive(Debug, Default)]
+struct Hands(AtomicI64);
 
 impl Clock for Hands {
     fn now_ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        #[expect(clippy::disallowed_methods, reason = "this test is the harness, which owns the clock")]
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        u64::try_from(now.as_millis()).unwrap().strict_add_signed(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -96,9 +103,7 @@ impl Stage {
     /// Everything an actor needs, [`AGE_MS`] old.
     pub async fn set(actor: Actor) -> Self {
         let server = Server::builder().bucket("data").start().await.unwrap();
-        #[expect(clippy::disallowed_methods, reason = "this test is the harness, which owns the clock")]
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        let clock = Arc::new(Hands(AtomicU64::new(u64::try_from(now.as_millis()).unwrap())));
+        let clock = Arc::new(Hands::default());
         let env = env(&server, &clock, 0);
         let sink = start(env).await.unwrap();
         let stage = Self { server, clock, sink, lives: AtomicU64::new(1) };
@@ -114,7 +119,18 @@ impl Stage {
     /// Batches of two tables, each acknowledged.
     pub async fn publish(&self, batches: std::ops::RangeInclusive<u64>) {
         for n in batches {
-            self.sink.submit(batch(n, 2)).await.unwrap().acknowledged().await.unwrap();
+            self.settled(batch(n, 2)).await.unwrap();
+        }
+    }
+
+    /// What becomes of a batch, however long the machine takes for it.
+    async fn settled(&self, batch: Batch) -> Result<Ack, SinkError> {
+        let mut ticket = self.sink.submit(batch).await?;
+        loop {
+            match ticket.acknowledged().await {
+                Err(SinkError::Backpressure { .. }) => {}
+                settled => return settled,
+            }
         }
     }
 
@@ -125,15 +141,13 @@ impl Stage {
 
     /// Lets time go by, for the store as for everybody else.
     pub fn age(&self) {
-        let later = self.clock.0.fetch_add(AGE_MS, Ordering::Relaxed) + AGE_MS;
-        self.set_store_clock(later, 0);
+        self.clock.0.fetch_add(AGE_MS, Ordering::Relaxed);
+        self.skew_store(0);
     }
 
-    fn set_store_clock(&self, at_ms: u64, skew_ms: i64) {
-        #[expect(clippy::disallowed_methods, reason = "this test is the harness, which owns the clock")]
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        let offset = i64::try_from(at_ms).unwrap() - i64::try_from(now.as_millis()).unwrap();
-        self.server.set_clock_offset_ms(offset + skew_ms);
+    /// Puts the store's clock so far ahead of everybody else's.
+    fn skew_store(&self, skew_ms: i64) {
+        self.server.set_clock_offset_ms(self.clock.0.load(Ordering::Relaxed) + skew_ms);
     }
 
     pub fn keeper(&self) -> Keeper {
@@ -166,30 +180,20 @@ impl Stage {
                 (ended, None)
             }
             Fault::Takeover(rules) => {
-                let guards = self.faults(rules);
-                let from = self.requests();
-                let env = self.env();
-                let rival = async {
-                    while self.server.faults().iter().all(|fault| fault.fired == 0) {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
-                    }
-                    start(env).await.unwrap()
-                };
-                let (ended, rival) = tokio::join!(actor.run(&keeper, &plain), rival);
-                drop(guards);
-                assert!(self.requests() > from);
+                let holding = self.faults(rules);
+                let (ended, rival) = tokio::join!(actor.run(&keeper, &plain), self.rival(holding));
                 (ended, Some(rival))
             }
             Fault::Clock(skew_ms) => {
-                self.set_store_clock(self.clock.now_ms(), *skew_ms);
+                self.skew_store(*skew_ms);
                 let ended = actor.run(&keeper, &plain).await;
-                self.set_store_clock(self.clock.now_ms(), 0);
+                self.skew_store(0);
                 (ended, None)
             }
             Fault::Litter(rules) => {
                 let guards = self.faults(rules);
-                let lost = self.sink.submit(batch(9, 60)).await.unwrap().acknowledged().await;
-                assert!(lost.is_err(), "{lost:?}");
+                let lost = self.settled(batch(9, 60)).await;
+                assert!(matches!(lost, Err(SinkError::Denied { .. })), "{lost:?}");
                 drop(guards);
                 self.age();
                 let next = start(self.env()).await.unwrap();
@@ -208,7 +212,28 @@ impl Stage {
         }
     }
 
-    fn faults(&self, rules: &str) -> Vec<assay_server::FaultGuard> {
+    /// Takes over once a request is held, and lets go of that as soon as HEAD has its new owner.
+    async fn rival(&self, holding: Vec<FaultGuard>) -> Sink {
+        let held = async {
+            while self.server.faults().iter().all(|fault| fault.fired == 0) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(SOON, held).await.expect("no request was held");
+        let (journal, from, head) = (self.server.journal(), self.requests(), root().head());
+        let taken = |request: &Record| {
+            let what = (request.operation, request.key.as_deref(), request.status);
+            what == (Some("PutObject"), Some(&*head), Some(200))
+        };
+        let lift = async {
+            journal.wait_for(from, SOON, taken).await.unwrap();
+            drop(holding);
+        };
+        let (rival, ()) = tokio::join!(start(self.env()), lift);
+        rival.unwrap()
+    }
+
+    fn faults(&self, rules: &str) -> Vec<FaultGuard> {
         let rule = |line: &str| line.replace("ROOT", root().as_str()).parse().unwrap();
         rules.lines().map(|line| self.server.fault(rule(line)).unwrap()).collect()
     }
@@ -248,8 +273,8 @@ impl Stage {
 
 fn env(server: &Server, clock: &Arc<Hands>, life: u64) -> Env {
     let settings = S3Settings {
-        request_timeout_ms: 1_500,
-        connect_timeout_ms: 1_500,
+        request_timeout_ms: ANSWER_MS,
+        connect_timeout_ms: ANSWER_MS,
         ..S3Settings::new(Some(server.endpoint().to_owned()), server.region(), "data")
     };
     let access = Access::keys(server.access_key(), server.secret_key(), None);
@@ -257,7 +282,7 @@ fn env(server: &Server, clock: &Arc<Hands>, life: u64) -> Env {
     Env { store, clock: clock.clone(), ids: Arc::new(Ids::seeded(life + 1)) }
 }
 
-async fn start(env: Env) -> Result<Sink, sinks::error::SinkError> {
+async fn start(env: Env) -> Result<Sink, SinkError> {
     let mut settings = Settings::new(root(), "orders", "p", "stage");
     settings.send_timeout_ms = PATIENCE_MS;
     Box::pin(Sink::start_on(env, settings, Arc::new(MemoryCheckpoints::default()))).await
