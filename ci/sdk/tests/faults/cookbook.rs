@@ -4,9 +4,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use assay_sdk::{client, defaults};
-use assay_server::Server;
+use assay_server::{FaultGuard, Record, Server};
 use aws_sdk_s3::Client;
-use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::operation::put_object::{PutObjectError, PutObjectOutput};
@@ -25,6 +24,12 @@ async fn start() -> Outcome<(Server, Client)> {
 
 fn code<T, E: ProvideErrorMetadata>(answer: &Result<T, E>) -> &str {
     answer.as_ref().err().map_or("none", |error| error.code().unwrap_or("no answer"))
+}
+
+async fn hit(fault: &FaultGuard) {
+    while fault.status().is_some_and(|fault| fault.fired == 0) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 async fn read(s3: &Client, key: &str) -> Outcome<String> {
@@ -73,13 +78,14 @@ async fn applied_then_lost() -> Outcome {
 #[tokio::test]
 async fn applied_late() -> Outcome {
     let (server, s3) = start().await?;
-    let rule = "operation=PutObject condition=If-None-Match effect=late ms=8000";
-    let _fault = server.fault(rule.parse()?)?;
-    let created = lock(&impatient(&server, Duration::from_millis(200)), "owner=me").await;
+    let rule = "operation=PutObject condition=If-None-Match effect=late until=lifted";
+    let fault = server.fault(rule.parse()?)?;
+    let created = lock(&impatient(&server, Duration::from_secs(1)), "owner=me").await;
     assert_eq!(code(&created), "no answer"); // each of three attempts took too long
     assert!(read(&s3, "lock").await.is_err()); // and nothing is there, yet
-    let landed = |request: &assay_server::Record| request.status == Some(200);
-    server.journal().wait_for(server.journal().last(), Duration::from_secs(20), landed).await?;
+    drop(fault); // now they land, and the first of them wins
+    let landed = |request: &Record| request.status == Some(200);
+    server.journal().wait_for(0, Duration::from_secs(20), landed).await?;
     assert_eq!(read(&s3, "lock").await?, "owner=me"); // absence was no proof
     Ok(())
 }
@@ -99,20 +105,24 @@ async fn not_applied() -> Outcome {
 #[tokio::test]
 async fn second_racer_gets_409() -> Outcome {
     let (server, s3) = start().await?;
-    let slow = "name=slow condition=If-None-Match nth=1 effect=delay ms=2000";
+    let slow = "condition=If-None-Match nth=1 effect=delay until=lifted";
     let rule = "contended=true effect=refuse code=ConditionalRequestConflict";
-    let (_slow, conflict) = (server.fault(slow.parse()?)?, server.fault(rule.parse()?)?);
-    let (first, second) = tokio::join!(lock(&s3, "owner=first"), lock(&s3, "owner=second"));
-    let mut codes = [code(&first), code(&second)];
-    codes.sort();
-    assert_eq!(codes, ["ConditionalRequestConflict", "none"]); // 409 says nothing about who holds the lock
-    assert_eq!(conflict.status().map(|fault| fault.fired), Some(1));
+    let (slow, _conflict) = (server.fault(slow.parse()?)?, server.fault(rule.parse()?)?);
+    let second = async {
+        hit(&slow).await; // the first is under way, and not done
+        let second = lock(&s3, "owner=second").await;
+        drop(slow);
+        second
+    };
+    let (first, second) = tokio::join!(lock(&s3, "owner=first"), second);
+    assert_eq!(code(&second), "ConditionalRequestConflict"); // which says nothing about who holds the lock
+    assert_eq!(code(&first), "none");
     Ok(())
 }
 
 #[tokio::test]
 async fn lock_lost_to_a_racing_vendor() -> Outcome {
-    let rule = "race-create-put=1500"; // a deviation: it lasts
+    let rule = "race-create-put=4000"; // a deviation: it lasts
     let server = Server::builder().bucket("data").deviation(rule.parse()?).start().await?;
     let s3 = client(&server);
     let (first, second) = tokio::join!(lock(&s3, "owner=first"), lock(&s3, "owner=second"));
@@ -232,8 +242,9 @@ async fn slow_first_byte() -> Outcome {
     put(&s3, "report", "v").await?;
     let rule = "operation=GetObject nth=1 effect=first-byte ms=60000";
     let _fault = server.fault(rule.parse()?)?;
+    let slow = s3.get_object().bucket("data").key("report").send().await?; // 200
     let patience = Duration::from_millis(300);
-    assert!(tokio::time::timeout(patience, read(&s3, "report")).await.is_err()); // 200, and then nothing
+    assert!(tokio::time::timeout(patience, slow.body.collect()).await.is_err()); // and then nothing
     assert_eq!(read(&s3, "report").await?, "v"); // a second request beats waiting for the first
     Ok(())
 }
@@ -298,13 +309,13 @@ async fn clock_skew() -> Outcome {
 #[tokio::test]
 async fn late_write_over_a_newer_one() -> Outcome {
     let (server, s3) = start().await?;
-    let rule = "operation=PutObject nth=1 effect=late ms=4000";
-    let _fault = server.fault(rule.parse()?)?;
-    let once = impatient(&server, Duration::from_millis(200)).config().to_builder();
-    let once = Client::from_conf(once.retry_config(RetryConfig::disabled()).build());
-    assert!(put(&once, "config", "old").await.is_err()); // its sender gave up
+    let rule = "operation=PutObject nth=1 effect=late until=lifted";
+    let fault = server.fault(rule.parse()?)?;
+    put(&impatient(&server, Duration::from_secs(1)), "config", "old").await?; // by its second attempt
     put(&s3, "config", "new").await?;
-    server.journal().wait_for(server.journal().last(), Duration::from_secs(20), |_| true).await?;
+    drop(fault); // now the first one lands
+    let landed = |request: &Record| !request.faults.is_empty();
+    server.journal().wait_for(0, Duration::from_secs(20), landed).await?;
     assert_eq!(read(&s3, "config").await?, "old"); // If-Match on every write would have refused it
     Ok(())
 }

@@ -18,7 +18,7 @@ async fn every_situation_in_python() {
     let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
     let s3 = assay_sdk::client(&server);
     s3.put_bucket_versioning().bucket("versions").versioning_configuration(enabled).send().await.unwrap();
-    let racing = "race-create-put=1500".parse().unwrap();
+    let racing = "race-create-put=4000".parse().unwrap();
     let racing = Server::builder().bucket("data").deviation(racing).start().await.unwrap();
     let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../python/cookbook"));
     script.env("ASSAY_ENDPOINT", server.endpoint()).kill_on_drop(true);
