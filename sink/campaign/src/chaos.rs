@@ -11,16 +11,22 @@ use tokio::time::Instant;
 
 use crate::campaign::{produced, samples};
 use crate::clock;
+use crate::failure::{AWAY, Failure, NOT_PROVEN};
 use crate::loss::Loss;
 use crate::plan::Sink;
 use crate::relay::Link;
-use crate::rig::{Dead, Rig, Role};
+use crate::rig::{Halt, Rig, Role};
+use crate::seen;
 
-/// How long a fault may take to be followed by a checkpoint, in seconds.
-const RECOVERY_S: u64 = 60;
+/// How long each step of a recovery may take, in seconds: that the source grows, that a checkpoint counts, that the
+/// next one does.
+pub const RECOVERY_S: u64 = 60;
 
 /// How long an armed process may take to reach its point, in seconds.
-const POINT_S: u64 = 40;
+const POINT_S: u64 = 120;
+
+/// What a worker ends with that was fenced.
+const FENCED: i32 = 6;
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +39,10 @@ pub enum Fault {
     StoreRefuses,
     /// The store's process is stopped and continued: connections hang.
     StoreHangs,
-    /// The store is away while the recovery of a lost worker needs it.
-    StoreAwayInRecovery,
+    /// The store refuses connections while the recovery of a lost worker needs it.
+    StoreRefusesRecovery,
+    /// The store hangs while the recovery of a lost worker needs it.
+    StoreHangsRecovery,
     /// A worker is cut off its coordinator.
     Partition,
     /// Everything between the workers and the coordinator is late.
@@ -47,7 +55,7 @@ pub enum Fault {
     LogRestart,
     /// The log's process is stopped and continued: what it was asked meanwhile it may do late.
     LogHangs,
-    /// A worker is stopped for longer than it may be silent, then goes on.
+    /// A worker is stopped for longer than it may be silent, another takes its place, then it goes on.
     Zombie,
     /// While a worker is away, someone else writes at the keys that it is to commit. It can't be healed: no campaign
     /// may pass, and a sink that is worth anything stops.
@@ -63,14 +71,15 @@ impl Fault {
             Self::At(point) => format!("point {}", point.name()),
             Self::StoreRefuses => "store away, refusing".to_owned(),
             Self::StoreHangs => "store away, hanging".to_owned(),
-            Self::StoreAwayInRecovery => "store away while a recovery needs it".to_owned(),
+            Self::StoreRefusesRecovery => "store away while a recovery needs it, refusing".to_owned(),
+            Self::StoreHangsRecovery => "store away while a recovery needs it, hanging".to_owned(),
             Self::Partition => "partition from the coordinator".to_owned(),
             Self::Delay => "delay to the coordinator".to_owned(),
             Self::Loss => "loss of packets".to_owned(),
             Self::CoordinatorKill => "coordinator SIGKILL".to_owned(),
             Self::LogRestart => "log SIGKILL and restart".to_owned(),
             Self::LogHangs => "log away, hanging".to_owned(),
-            Self::Zombie => "worker stopped and continued".to_owned(),
+            Self::Zombie => "worker stopped, succeeded and continued".to_owned(),
             Self::ForeignObject => "foreign objects at keys to be committed".to_owned(),
         }
     }
@@ -83,9 +92,11 @@ impl Fault {
                 "kill -9 of the process"
             }
             Self::At(_) => "exit at the armed point, code 86 and a record",
-            Self::StoreHangs | Self::LogHangs | Self::Zombie => "SIGSTOP, SIGCONT",
+            Self::StoreHangs | Self::LogHangs => "SIGSTOP, SIGCONT",
+            Self::Zombie => "SIGSTOP, another process in its place, SIGCONT",
             Self::ForeignObject => "exit before the commit, then a PUT at each of its keys",
-            Self::StoreAwayInRecovery => "exit before the commit, then kill -9 of the store",
+            Self::StoreRefusesRecovery => "exit before the commit, then kill -9 of the store",
+            Self::StoreHangsRecovery => "exit before the commit, then SIGSTOP of the store",
             Self::Partition => "a relay that forwards nothing",
             Self::Delay => "a relay that forwards 300 ms later",
             Self::Loss => "a rule of the kernel's packet filter drops one packet in ten",
@@ -93,13 +104,16 @@ impl Fault {
     }
 
     /// Every fault that a gate must show, in order. The short form leaves out points that others are close to, and
-    /// what takes long. Packets are lost where the machine can: [`Loss`].
+    /// what takes long; of the two ways to be away in a recovery it has the one that the seed says. Packets are lost
+    /// where the machine can: [`Loss`].
     #[must_use]
-    pub fn mandatory(sink: Sink, short: bool, lossy: bool) -> Vec<Self> {
+    pub fn mandatory(sink: Sink, short: bool, seed: u64) -> Vec<Self> {
         let mut all = Self::of_sink(sink, short);
-        if lossy && !short {
-            all.push(Self::Loss);
-        }
+        let left_out = match seed % 2 {
+            0 => Self::StoreRefusesRecovery,
+            _ => Self::StoreHangsRecovery,
+        };
+        all.retain(|fault| !short || *fault != left_out);
         all
     }
 
@@ -116,7 +130,6 @@ impl Fault {
         let points = Point::ALL.into_iter().filter(|point| {
             let name = point.name();
             let close = [
-                Point::SinkBeforePrepare,
                 Point::SinkAfterCreateUpload,
                 Point::SinkMidParts,
                 Point::SinkAfterHandlePut,
@@ -129,10 +142,11 @@ impl Fault {
         });
         let mut all = vec![Self::WorkerKill];
         all.extend(points.map(Self::At));
-        all.extend([Self::StoreAwayInRecovery, Self::StoreRefuses, Self::CoordinatorKill]);
+        all.extend([Self::StoreRefusesRecovery, Self::StoreHangsRecovery]);
+        all.extend([Self::StoreRefuses, Self::CoordinatorKill]);
         if !short {
             all.extend([Self::StoreHangs, Self::Partition, Self::Delay, Self::LogRestart, Self::LogHangs]);
-            all.push(Self::Zombie);
+            all.extend([Self::Zombie, Self::Loss]);
         }
         all
     }
@@ -158,7 +172,7 @@ impl Fault {
         });
         let mut all = vec![Self::WorkerKill];
         all.extend(points.map(Self::At));
-        all.push(Self::StoreAwayInRecovery);
+        all.extend([Self::StoreRefusesRecovery, Self::StoreHangsRecovery]);
         if !short {
             all.extend([
                 Self::StoreRefuses,
@@ -166,6 +180,7 @@ impl Fault {
                 Self::LogRestart,
                 Self::LogHangs,
                 Self::Zombie,
+                Self::Loss,
             ]);
         }
         all
@@ -175,6 +190,9 @@ impl Fault {
 /// What came of a fault, a line of `faults.jsonl`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Applied {
+    /// Which.
+    #[serde(skip)]
+    pub kind: Fault,
     /// Its name.
     pub fault: String,
     /// How.
@@ -190,7 +208,9 @@ pub struct Applied {
     pub healed: bool,
     /// The second one, or how many events.
     pub after: u64,
-    /// Of the coordinator's faults: whether every worker is the process that it was.
+    /// From its end until then, in milliseconds, where it was healed.
+    pub recovered_ms: Option<u64>,
+    /// Of the coordinator's faults: whether every worker is, after the recovery, the process that it was.
     pub pids_stable: Option<bool>,
     /// What went wrong, if anything did.
     pub note: String,
@@ -209,15 +229,26 @@ pub struct Chaos {
     started: Instant,
 }
 
-/// How one fault went: whether it fired, and whether the workers are the processes they were, where that is asked.
+impl Applied {
+    /// Whether it happened, and the job worked after it.
+    #[must_use]
+    pub const fn shown(&self) -> bool {
+        self.fired && self.healed
+    }
+}
+
+/// How one fault went.
+#[derive(Default)]
 struct Fired {
     fired: bool,
-    pids_stable: Option<bool>,
+    /// The workers' processes before it, where they must be the same after it.
+    pids: Option<Vec<Option<u32>>>,
+    note: String,
 }
 
 impl From<bool> for Fired {
     fn from(fired: bool) -> Self {
-        Self { fired, pids_stable: None }
+        Self { fired, ..Self::default() }
     }
 }
 
@@ -230,7 +261,7 @@ impl Chaos {
     }
 
     /// That the job works again after a fault.
-    async fn recovered(&mut self) -> Result<Option<u64>, Dead> {
+    async fn recovered(&mut self) -> Result<Option<u64>, Halt> {
         if self.rig.plan.sink == Sink::DurableV2 {
             let until = Instant::now() + Duration::from_secs(RECOVERY_S);
             while Instant::now() < until {
@@ -253,20 +284,19 @@ impl Chaos {
     ///
     /// # Errors
     /// Of the directory.
-    pub async fn latest(&self) -> Result<u64, Dead> {
+    pub async fn latest(&self) -> Result<u64, Halt> {
         if self.rig.plan.sink == Sink::DurableV2 {
             return Ok(samples(&self.rig.plan.directory).last().map_or(0, |last| last.distinct));
         }
-        let ledger = self.rig.plan.ledger().map_err(|why| Dead(why.to_string()))?;
-        let latest = ledger.latest().await.map_err(|why| Dead(why.to_string()))?;
+        let latest = self.rig.plan.ledger()?.latest().await?;
         Ok(latest.map_or(0, |latest| latest.marker.checkpoint_id))
     }
 
     /// Waits until more than `above` counts, with every process alive: of what [`Self::latest`] says.
     ///
     /// # Errors
-    /// [`Dead`].
-    pub async fn progress(&mut self, above: u64) -> Result<Option<u64>, Dead> {
+    /// [`Halt`].
+    pub async fn progress(&mut self, above: u64) -> Result<Option<u64>, Halt> {
         let until = Instant::now() + Duration::from_secs(RECOVERY_S);
         while Instant::now() < until {
             self.rig.supervise()?;
@@ -287,35 +317,42 @@ impl Chaos {
     /// Applies a fault, heals it, and waits for a checkpoint that began after that.
     ///
     /// # Errors
-    /// [`Dead`].
-    pub async fn apply(&mut self, fault: Fault) -> Result<(), Dead> {
+    /// [`Halt`].
+    pub async fn apply(&mut self, fault: Fault) -> Result<(), Halt> {
+        self.rig.supervise()?;
         let before = self.latest().await?;
         let at_ms = clock::now_ms();
         let worker = self.chance.u32(..self.rig.plan.workers);
-        let (done, mut note) = match self.inflict(fault, worker).await {
-            Ok(done) => (done, String::new()),
-            Err(why) => (Fired::from(false), why.to_string()),
-        };
-        let after = self.recovered().await?;
+        let Fired { fired, pids, mut note } = self.inflict(fault, worker).await?;
+        let ended = Instant::now();
+        // Checkpoints count without any events.
+        let grows = !fault.of_log() || self.grows().await;
+        let after = if grows { self.recovered().await? } else { None };
+        let recovered_ms = after.map(|_| ended.elapsed().as_millis() as u64);
         if after.is_none() {
             note.push_str(" nothing more became visible after it");
         }
         let applied = Applied {
+            kind: fault,
             fault: fault.name(),
             mechanism: fault.mechanism(),
             at_ms,
             before,
-            fired: done.fired,
+            fired,
             healed: after.is_some(),
             after: after.unwrap_or(0),
-            pids_stable: done.pids_stable,
+            recovered_ms,
+            pids_stable: pids.map(|pids| self.same(&pids)),
             note,
         };
         let visible = samples(&self.rig.plan.directory).last().map_or(0, |last| last.distinct);
         let produced = produced(&self.rig.plan).await.map_or(visible, |produced| produced.iter().sum());
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_secs());
         let left = left.map_or_else(String::new, |left| format!(", {} min left", left.div_ceil(60)));
-        let note = if applied.note.is_empty() { String::new() } else { format!(" ({})", applied.note) };
+        let note = match applied.note.trim() {
+            "" => String::new(),
+            note => format!(" ({note})"),
+        };
         eprintln!(
             "{:>4}  {:>5} s  {}: fired {}, healed {}, {before} to {}, {visible} of {produced} events visible\
              {left}{note}",
@@ -330,20 +367,20 @@ impl Chaos {
         Ok(())
     }
 
-    async fn inflict(&mut self, fault: Fault, worker: u32) -> std::io::Result<Fired> {
+    async fn inflict(&mut self, fault: Fault, worker: u32) -> Result<Fired, Halt> {
         let victim = Role::Worker(worker);
         Ok(match fault {
             Fault::WorkerKill => {
-                self.rig.kill(victim)?;
+                let killed = self.rig.kill(victim)?;
                 pause(500).await;
                 self.rig.start(victim, None)?;
-                true.into()
+                killed.into()
             }
             Fault::At(point) if point.name().starts_with("coordinator.") => {
                 let pids = self.rig.worker_pids();
                 let fired = self.at(point, Role::Coordinator).await?;
                 self.rig.start(Role::Coordinator, None)?;
-                Fired { fired, pids_stable: Some(self.same(&pids)) }
+                Fired { fired, pids: Some(pids), ..Fired::default() }
             }
             Fault::At(point) => {
                 // An orphan is deleted only where there is one: a commit that was cut short leaves it.
@@ -352,71 +389,105 @@ impl Chaos {
                 self.rig.start(victim, None)?;
                 fired.into()
             }
-            Fault::StoreRefuses => {
-                self.rig.kill(Role::Store)?;
-                pause(3_000).await;
-                self.rig.start(Role::Store, None)?;
-                true.into()
+            Fault::StoreRefuses => self.restart(Role::Store, 3_000).await?.into(),
+            Fault::StoreHangs => self.hang(Role::Store).await?.into(),
+            Fault::StoreRefusesRecovery | Fault::StoreHangsRecovery => {
+                self.away_in_recovery(victim, fault == Fault::StoreHangsRecovery).await?.into()
             }
-            Fault::StoreHangs => {
-                self.rig.freeze(Role::Store, true)?;
-                pause(4_000).await;
-                self.rig.freeze(Role::Store, false)?;
-                true.into()
-            }
-            Fault::StoreAwayInRecovery => self.away_in_recovery(victim).await?.into(),
             Fault::ForeignObject => {
                 let fired = self.at(Point::SinkBeforeCommit, victim).await?;
                 let written = self.write_foreign(worker).await?;
                 self.rig.start(victim, None)?;
                 (fired && written).into()
             }
-            Fault::Partition => {
-                self.rig.link(worker, Link::Cut);
-                pause(5_000).await;
-                self.rig.link(worker, Link::Sound);
-                true.into()
-            }
+            Fault::Partition => self.disturb(&[worker], Link::Cut).await.into(),
             Fault::Delay => {
-                (0..self.rig.plan.workers).for_each(|worker| self.rig.link(worker, Link::Slow(300)));
-                pause(5_000).await;
-                (0..self.rig.plan.workers).for_each(|worker| self.rig.link(worker, Link::Sound));
-                true.into()
+                let all: Vec<u32> = (0..self.rig.plan.workers).collect();
+                self.disturb(&all, Link::Slow(300)).await.into()
             }
-            Fault::Loss => {
-                let loss = Loss::begin(&self.rig.plan.ports()).await?;
-                pause(5_000).await;
-                (loss.end().await? > 0).into()
-            }
+            Fault::Loss => match lose(&self.rig.plan.ports()).await {
+                Ok(dropped) => (dropped > 0).into(),
+                Err(why) => Fired { note: why.to_string(), ..Fired::default() },
+            },
             Fault::CoordinatorKill => {
                 let pids = self.rig.worker_pids();
-                self.rig.kill(Role::Coordinator)?;
+                let fired = self.rig.kill(Role::Coordinator)?;
                 pause(1_000).await;
                 self.rig.start(Role::Coordinator, None)?;
-                Fired { fired: true, pids_stable: Some(self.same(&pids)) }
+                Fired { fired, pids: Some(pids), ..Fired::default() }
             }
-            Fault::LogRestart => {
-                self.rig.kill(Role::Log)?;
-                pause(1_000).await;
-                self.rig.start(Role::Log, None)?;
-                self.grows().await.into()
-            }
-            Fault::LogHangs => {
-                self.rig.freeze(Role::Log, true)?;
-                pause(4_000).await;
-                self.rig.freeze(Role::Log, false)?;
-                self.grows().await.into()
-            }
-            Fault::Zombie => {
-                self.rig.freeze(victim, true)?;
-                pause(5_000).await;
-                self.rig.freeze(victim, false)?;
-                true.into()
-            }
+            Fault::LogRestart => self.restart(Role::Log, 1_000).await?.into(),
+            Fault::LogHangs => self.hang(Role::Log).await?.into(),
+            Fault::Zombie => self.zombie(worker).await?,
         })
     }
 
-    /// Whether the log, back again, takes more events: checkpoints count without any.
+    /// Where a process that is killed or stopped listens.
+    fn address(&self, role: Role) -> String {
+        if role == Role::Store { self.rig.plan.store.clone() } else { self.rig.plan.log.clone() }
+    }
+
+    /// Kills a process and starts it again. Whether it lived, and its port refused meanwhile.
+    async fn restart(&mut self, role: Role, away_ms: u64) -> Result<bool, Halt> {
+        let killed = self.rig.kill(role)?;
+        pause(away_ms).await;
+        let refused = seen::refuses(&self.address(role)).await;
+        self.rig.start(role, None)?;
+        Ok(killed && refused)
+    }
+
+    /// Stops a process and continues it. Whether it was stopped all the time, and did not answer meanwhile.
+    async fn hang(&mut self, role: Role) -> Result<bool, Halt> {
+        let stopped = self.rig.freeze(role).await?;
+        let silent = seen::silent(&self.address(role)).await;
+        pause(3_000).await;
+        Ok(self.rig.thaw(role)? && stopped && silent)
+    }
+
+    /// Cuts workers off their coordinator, or slows them. Whether each had something held back.
+    async fn disturb(&self, workers: &[u32], link: Link) -> bool {
+        let withheld = || workers.iter().map(|worker| self.rig.relay(*worker).withheld()).collect::<Vec<_>>();
+        let before = withheld();
+        workers.iter().for_each(|worker| self.rig.link(*worker, link));
+        pause(5_000).await;
+        workers.iter().for_each(|worker| self.rig.link(*worker, Link::Sound));
+        before.iter().zip(withheld()).all(|(before, after)| after > *before)
+    }
+
+    /// A worker is stopped; another process takes its place and works; then the first goes on. A pipeline's must be
+    /// fenced; that of a job finds that its coordinator has another, asks again and again, and is killed.
+    async fn zombie(&mut self, worker: u32) -> Result<Fired, Halt> {
+        let stopped = self.rig.freeze(Role::Worker(worker)).await?;
+        self.rig.succeed(worker)?;
+        let worked = self.recovered().await?.is_some();
+        let connections = self.rig.relay(worker).connections();
+        let asleep = self.rig.thaw(Role::Zombie)? && stopped;
+        let fenced = match self.rig.wait(Role::Zombie, self.awake()).await {
+            Some(status) if status.code() == Some(FENCED) => true,
+            Some(status) => return self.rig.excuse(Role::Zombie, status).map(|()| false.into()),
+            None => {
+                let asked = self.rig.relay(worker).connections() > connections;
+                let went_on = self.recovered().await?.is_some();
+                self.rig.kill(Role::Zombie)? && self.rig.plan.sink == Sink::Staged && asked && went_on
+            }
+        };
+        let note = match (worked, fenced) {
+            (false, _) => "nothing became visible while it was stopped".to_owned(),
+            (true, false) => "it was not kept out after it went on".to_owned(),
+            (true, true) => String::new(),
+        };
+        Ok(Fired { fired: asleep && worked && fenced, note, pids: None })
+    }
+
+    /// How long a zombie is waited for: one that is to be fenced tries to commit, one of a job never ends by itself.
+    const fn awake(&self) -> Duration {
+        match self.rig.plan.sink {
+            Sink::Staged => Duration::from_secs(3),
+            Sink::DurableV2 => Duration::from_secs(RECOVERY_S),
+        }
+    }
+
+    /// Whether the log, back again, takes more events.
     async fn grows(&self) -> bool {
         let until = Instant::now() + Duration::from_secs(RECOVERY_S);
         let mut first = None;
@@ -438,28 +509,36 @@ impl Chaos {
     }
 
     /// Kills a process, starts it armed, and sees it end at the point.
-    async fn at(&mut self, point: Point, role: Role) -> std::io::Result<bool> {
+    async fn at(&mut self, point: Point, role: Role) -> Result<bool, Halt> {
         let record: PathBuf =
             self.rig.plan.directory.join(format!("fired-{}-{}", self.applied.len(), point.name()));
         self.rig.kill(role)?;
-        self.rig.start(role, Some((point, &record)))?;
-        let status = self.rig.wait(role, Duration::from_secs(POINT_S)).await;
-        let fired = Rig::fired(status, &record);
-        if status.is_none() {
-            // Still armed: it must not go off during another fault.
-            self.rig.kill(role)?;
+        let until = Instant::now() + Duration::from_secs(POINT_S);
+        loop {
+            self.rig.start(role, Some((point, &record)))?;
+            let Some(status) = self.rig.wait(role, until.saturating_duration_since(Instant::now())).await
+            else {
+                // Still armed: it must not go off during another fault.
+                self.rig.kill(role)?;
+                return Ok(false);
+            };
+            if Rig::fired(status, &record) {
+                return Ok(true);
+            }
+            // What was cut short since the store was away is tried again.
+            self.rig.excuse(role, status)?;
+            self.rig.restarts += 1;
         }
-        Ok(fired)
     }
 
     /// Writes at the keys of all that a worker has staged and not committed.
-    async fn write_foreign(&self, worker: u32) -> std::io::Result<bool> {
+    async fn write_foreign(&self, worker: u32) -> Result<bool, Halt> {
         let plan = &self.rig.plan;
-        let (ledger, store) = (plan.ledger().map_err(io)?, plan.bucket().map_err(io)?);
-        let Some(latest) = ledger.latest().await.map_err(io)? else { return Ok(false) };
+        let (ledger, store) = (plan.ledger()?, plan.bucket().map_err(Failure::own)?);
+        let Some(latest) = ledger.latest().await? else { return Ok(false) };
         let mut written = false;
         for handle in latest.snapshot.handles {
-            let committed = ledger.receipt(&handle).await.map_err(io)?.is_some();
+            let committed = ledger.receipt(&handle).await?.is_some();
             if committed || !plan.subtasks(worker).contains(&handle.subtask) {
                 continue;
             }
@@ -469,9 +548,9 @@ impl Chaos {
         Ok(written)
     }
 
-    /// A worker dies with a marker durable and its upload not completed, or with its HEAD not swapped; then the store dies; then the worker
-    /// starts, and can't finish what it must. Only then the store comes back.
-    async fn away_in_recovery(&mut self, victim: Role) -> std::io::Result<bool> {
+    /// A worker dies with a marker durable and its upload not completed, or with its HEAD not swapped; then the store
+    /// is killed, or stopped; then the worker starts, and can't finish what it must. Only then the store comes back.
+    async fn away_in_recovery(&mut self, victim: Role, hangs: bool) -> Result<bool, Halt> {
         let point = match self.rig.plan.sink {
             Sink::Staged => Point::SinkBeforeCommit,
             Sink::DurableV2 => Point::PubBeforeCas,
@@ -480,20 +559,30 @@ impl Chaos {
             self.rig.start(victim, None)?;
             return Ok(false);
         }
-        self.rig.kill(Role::Store)?;
+        let away = if hangs { self.rig.freeze(Role::Store).await? } else { self.rig.kill(Role::Store)? };
         self.rig.start(victim, None)?;
         let status = self.rig.wait(victim, Duration::from_secs(RECOVERY_S)).await;
-        let needed = matches!(status.and_then(|status| status.code()), Some(3 | 7));
-        self.rig.start(Role::Store, None)?;
-        if status.is_some() {
-            self.rig.start(victim, None)?;
-        }
-        Ok(needed)
+        let back = if hangs {
+            self.rig.thaw(Role::Store)?
+        } else {
+            self.rig.start(Role::Store, None)?;
+            true
+        };
+        let Some(status) = status else { return Ok(false) };
+        self.rig.excuse(victim, status)?;
+        self.rig.start(victim, None)?;
+        // The probe comes first where there is one.
+        let needed =
+            status.code().is_some_and(|code| [i32::from(NOT_PROVEN), i32::from(AWAY)].contains(&code));
+        Ok(away && back && needed)
     }
 }
 
-fn io(why: impl std::fmt::Display) -> std::io::Error {
-    std::io::Error::other(why.to_string())
+/// Loses packets for a while; how many.
+async fn lose(ports: &[u16]) -> std::io::Result<u64> {
+    let loss = Loss::begin(ports).await?;
+    pause(5_000).await;
+    loss.end().await
 }
 
 async fn pause(ms: u64) {
@@ -501,14 +590,102 @@ async fn pause(ms: u64) {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+    use crate::rig::tests::scripted;
+
+    /// One that happened and was healed.
+    pub fn applied(kind: Fault) -> Applied {
+        Applied {
+            kind,
+            fault: kind.name(),
+            mechanism: kind.mechanism(),
+            at_ms: 1_500,
+            before: 0,
+            fired: true,
+            healed: true,
+            after: 2,
+            recovered_ms: Some(2_500),
+            pids_stable: None,
+            note: String::new(),
+        }
+    }
 
     #[test]
     fn the_gates_of_both_sinks_show_every_point() {
-        let shown = [Sink::Staged, Sink::DurableV2].map(|sink| Fault::mandatory(sink, false, true)).concat();
+        let shown = [Sink::Staged, Sink::DurableV2].map(|sink| Fault::mandatory(sink, false, 1)).concat();
         for point in Point::ALL {
             assert!(shown.contains(&Fault::At(point)), "{}", point.name());
         }
+    }
+
+    #[test]
+    fn the_short_gate_has_the_points_on_both_sides_and_one_outage_in_a_recovery() {
+        for (seed, away) in [(1, Fault::StoreRefusesRecovery), (2, Fault::StoreHangsRecovery)] {
+            let short = Fault::mandatory(Sink::Staged, true, seed);
+            for point in [
+                Point::SinkBeforePrepare,
+                Point::SinkAfterPrepare,
+                Point::CoordinatorBeforeCompletedMarker,
+                Point::CoordinatorAfterCompletedMarker,
+                Point::SinkBeforeCommit,
+                Point::SinkAfterExternalCommit,
+            ] {
+                assert!(short.contains(&Fault::At(point)), "{}", point.name());
+            }
+            let both = [Fault::StoreRefusesRecovery, Fault::StoreHangsRecovery];
+            let found: Vec<_> = short.iter().filter(|fault| both.contains(fault)).collect();
+            assert_eq!(found, [&away]);
+            let full = Fault::mandatory(Sink::Staged, false, seed);
+            assert!(both.iter().all(|fault| full.contains(fault)));
+        }
+    }
+
+    /// A campaign whose processes are a script.
+    async fn chaos(directory: &std::path::Path, script: &str) -> Chaos {
+        let mut rig = scripted(directory, script).await;
+        for role in [Role::Store, Role::Worker(0)] {
+            rig.start(role, None).unwrap();
+        }
+        Chaos::new(rig)
+    }
+
+    #[tokio::test]
+    async fn an_armed_process_ends_at_its_point_or_the_job_is_dead() {
+        let point = Point::SinkBeforeCommit;
+        let at = "if [ -n \"$ASSAY_PROTOCOL_POINT\" ]; then";
+        for (script, wanted) in [
+            ("echo fired > \"$ASSAY_PROTOCOL_POINT_FIRED\"; exit 86", Ok(true)),
+            // Away at first: armed again.
+            (
+                "[ -e once ] || { touch once; exit 7; }; touch \"$ASSAY_PROTOCOL_POINT_FIRED\"; exit 86",
+                Ok(true),
+            ),
+            ("exit 4", Err(Halt::Dead("worker-0 ended with exit status: 4".to_owned()))),
+            ("exit 0", Err(Halt::Dead("worker-0 ended with exit status: 0".to_owned()))),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let script = format!("cd {}; {at} {script}; fi; exec sleep 60", dir.path().display());
+            let mut chaos = chaos(dir.path(), &script).await;
+            assert_eq!(chaos.at(point, Role::Worker(0)).await, wanted, "{script}");
+        }
+    }
+
+    /// Nothing listens and nobody works: what can't be seen has not fired, though the signals were sent.
+    #[tokio::test]
+    async fn a_fault_without_evidence_has_not_fired() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut chaos = chaos(dir.path(), "exec sleep 60").await;
+        for (fault, fired) in [
+            (Fault::StoreHangs, false),
+            (Fault::Partition, false),
+            (Fault::StoreRefuses, true),
+            (Fault::WorkerKill, true),
+        ] {
+            assert_eq!(chaos.inflict(fault, 0).await.unwrap().fired, fired, "{}", fault.name());
+        }
+        let listener = std::net::TcpListener::bind(&chaos.rig.plan.store).unwrap();
+        assert!(!chaos.inflict(Fault::StoreRefuses, 0).await.unwrap().fired, "somebody else listens");
+        drop(listener);
     }
 }

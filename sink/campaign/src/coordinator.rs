@@ -8,13 +8,13 @@ use sinks::model::stage::files::Snapshot;
 use sinks::point::{self, Point};
 use sinks::stage::mutant::{Chosen, Mutant};
 use sinks::stage::{Coordinator, StageError};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::clock;
 use crate::plan::Plan;
-use crate::wire::{FromWorker, ToWorker, halves};
+use crate::wire::{FromWorker, ToWorker, halves, listen};
 
 /// A worker or coordinator that says nothing for so long is gone, in milliseconds.
 pub const SILENCE_MS: u64 = 3_000;
@@ -66,7 +66,7 @@ pub async fn run(plan: &Plan) -> Result<(), StageError> {
     let internal = |why: &dyn std::fmt::Display| StageError::Internal(format!("coordinator: {why}"));
     let mutant = plan.chosen().map_err(|why| internal(&why))?;
     let over = plan.ledger()?.take_over(clock::ids().nonce(), clock::now_ms()).await?;
-    let listener = TcpListener::bind(&plan.coordinator).await.map_err(|why| internal(&why))?;
+    let listener = listen(&plan.coordinator).await.map_err(|why| internal(&why))?;
     tracing::info!(epoch = over.coordinator.epoch(), next = over.next_checkpoint, "coordinates");
     let (events, mut happened) = mpsc::unbounded_channel();
     tokio::spawn(async move {

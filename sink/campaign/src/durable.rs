@@ -40,14 +40,17 @@ const ACTORS: &str = "
     reconcile_every_ms: 3000
 ";
 
+/// How long a probe may take, in milliseconds: less than a campaign waits for a worker whose store hangs.
+const PROBE_LIMIT_MS: u64 = 30_000;
+
 /// How long the actor that works may finish, in milliseconds.
 const LAST_ACTOR_MS: u64 = 5_000;
 
-/// Works until the stream ended, or the process is killed.
+/// Works until the stream ended, or the process is killed; what it keeps beside the bucket is its host's.
 ///
 /// # Errors
 /// [`SinkError`], whose exit code is the process's.
-pub async fn run(plan: &Plan, worker: u32) -> Result<(), SinkError> {
+pub async fn run(plan: &Plan, worker: u32, host: u32) -> Result<(), SinkError> {
     let store = plan.bucket().map_err(|why| SinkError::Configuration(why.to_string()))?;
     let env = Env { store: Arc::new(store), clock: Arc::new(clock::Wall), ids: Arc::new(clock::ids()) };
     let subtasks = plan.subtasks(worker);
@@ -57,7 +60,7 @@ pub async fn run(plan: &Plan, worker: u32) -> Result<(), SinkError> {
     };
     let mut running = JoinSet::new();
     for subtask in subtasks {
-        running.spawn(partition(plan.clone(), env.clone(), subtask, conditional_deletes));
+        running.spawn(partition(plan.clone(), env.clone(), subtask, host, conditional_deletes));
     }
     while let Some(ended) = running.join_next().await {
         ended.map_err(|why| SinkError::Internal(why.to_string()))??;
@@ -91,7 +94,7 @@ async fn probe(plan: &Plan, env: &Env, subtask: u32) -> Result<bool, SinkError> 
     let clients = S3Clients::new(&settings, &access, &[]).await;
     let clients = clients.map_err(|why| SinkError::Configuration(why.to_string()))?;
     let settings =
-        ProbeSettings { race_budget_ms: 300, tries: 2, limit_ms: 60_000, ..ProbeSettings::default() };
+        ProbeSettings { race_budget_ms: 300, tries: 2, limit_ms: PROBE_LIMIT_MS, ..ProbeSettings::default() };
     let root = root(subtask)?;
     let probe = Probe { env, clients: &clients, root: &root, settings: &settings };
     let report = probe.run(std::future::pending()).await;
@@ -102,15 +105,22 @@ async fn probe(plan: &Plan, env: &Env, subtask: u32) -> Result<bool, SinkError> 
     }
 }
 
-async fn partition(plan: Plan, env: Env, subtask: u32, conditional_deletes: bool) -> Result<(), SinkError> {
+async fn partition(
+    plan: Plan,
+    env: Env,
+    subtask: u32,
+    host: u32,
+    conditional_deletes: bool,
+) -> Result<(), SinkError> {
     let config = config(&plan, subtask)?;
     let mut settings = Settings::new(root(subtask)?, &pipeline(subtask), PREFIX, "campaign");
-    let local = plan.directory.join("local");
+    let local = plan.directory.join(format!("local-{host}"));
     std::fs::create_dir_all(&local).map_err(|why| SinkError::Internal(why.to_string()))?;
     settings.checkpoint = Some(local.join(pipeline(subtask)));
     settings.send_timeout_ms = plan.patience_ms;
     settings.conditional_deletes = conditional_deletes;
     let sink = Sink::start(env, settings).await?;
+    tracing::info!(sink = "durable_v2", subtask, "durable_v2 sink is open");
     let background = Background::start(sink.keeper(), Actors::of(&config), Cadence::of(&config.lifecycle));
     deliver(&plan, &sink, subtask).await?;
     background.stop(Duration::from_millis(LAST_ACTOR_MS)).await;

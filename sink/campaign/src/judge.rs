@@ -11,12 +11,14 @@ use serde::{Deserialize, Serialize};
 use sinks::model::stage::files::Verdict as Marked;
 use sinks::run::stage::pending_uploads;
 use sinks::stage::StageError;
+use tokio::time::Instant;
 
 use crate::clock;
+use crate::failure::Failure;
 use crate::plan::{Plan, Sink};
 
-/// So many samples that fail in a row are a judge that is stuck.
-const STUCK: u32 = 20;
+/// A judge that takes no sample for so long is stuck: longer than a store is away in any fault.
+pub const STUCK: Duration = Duration::from_secs(90);
 
 /// One sample, a line of `oracle.jsonl`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -38,22 +40,25 @@ fn findings(report: &Report) -> u64 {
 }
 
 /// Samples the bucket every second until the file `stop-oracle` is there. Whether nothing was found and it was not
-/// stuck.
+/// stuck for so long.
 ///
 /// # Errors
 /// Of its own file.
-pub async fn observe(plan: &Plan) -> Result<bool, String> {
+pub async fn observe(plan: &Plan, stuck: Duration) -> Result<bool, String> {
     let path = plan.directory.join("oracle.jsonl");
     let failed = |why: std::io::Error| format!("{}: {why}", path.display());
     let mut lines = std::fs::File::create(&path).map_err(failed)?;
     let bucket = Bucket::impatient(&plan.judged());
     let mut ledger = Ledger::new(plan.workload(), plan.scope());
     let stop = plan.directory.join("stop-oracle");
-    let mut in_a_row = 0;
+    let mut taken = Instant::now();
     loop {
         let last = stop.exists();
         let error = ledger.sample(&bucket).await.err().map(|error| error.to_string());
-        in_a_row = if error.is_some() { in_a_row + 1 } else { 0 };
+        let failed_now = error.is_some();
+        if !failed_now {
+            taken = Instant::now();
+        }
         let sample = Sample {
             at_ms: clock::now_ms(),
             distinct: ledger.distinct(),
@@ -63,10 +68,11 @@ pub async fn observe(plan: &Plan) -> Result<bool, String> {
         };
         let line = serde_json::to_string(&sample).map_err(|why| why.to_string())?;
         writeln!(lines, "{line}").and_then(|()| lines.sync_data()).map_err(failed)?;
-        if in_a_row == STUCK {
+        if taken.elapsed() >= stuck {
+            eprintln!("assay-campaign: stuck: no sample of the bucket for {} s", taken.elapsed().as_secs());
             return Ok(false);
         }
-        if last && in_a_row == 0 {
+        if last && !failed_now {
             let clean = findings(ledger.report()) == 0;
             if !clean {
                 eprintln!("{}", ledger.report().text());
@@ -107,11 +113,19 @@ pub struct Judgement {
 /// Reads the settled bucket and the checkpoint directory from scratch.
 ///
 /// # Errors
-/// Where either can't be read.
-pub async fn judge(plan: &Plan, produced: &[u64]) -> Result<Judgement, String> {
+/// Where either can't be read: a store that is not there, our own faults.
+pub async fn judge(plan: &Plan, produced: &[u64]) -> Result<Judgement, Failure> {
     let bucket = Bucket::new(&plan.judged());
     let judged = visible::judge(&bucket, plan.scope(), plan.workload(), produced);
-    let report = judged.await.map_err(|error| error.to_string())?;
+    let of_store = |error: ReadError| {
+        let Failure(code, why) = Failure::from(error);
+        let (bucket, at) = (plan.bucket_name(), &plan.store);
+        Failure(
+            code,
+            format!("bucket {bucket:?} of the store at {at}: {why}; a judge needs the store to run"),
+        )
+    };
+    let report = judged.await.map_err(of_store)?;
     let mut judgement = Judgement {
         inconclusive: report.inconclusive.clone(),
         produced: produced.iter().sum(),
@@ -123,11 +137,10 @@ pub async fn judge(plan: &Plan, produced: &[u64]) -> Result<Judgement, String> {
         judgement.findings = report.text().lines().map(str::to_owned).collect();
     }
     match plan.sink {
-        Sink::Staged => audit(plan, &mut judgement).await.map_err(|error| error.to_string())?,
-        Sink::DurableV2 => chains(plan, &bucket, &mut judgement).await.map_err(|error| error.to_string())?,
+        Sink::Staged => audit(plan, &mut judgement).await?,
+        Sink::DurableV2 => chains(plan, &bucket, &mut judgement).await.map_err(of_store)?,
     }
-    let root = plan.root().map_err(|why| why.to_string())?;
-    let store = plan.bucket().map_err(|why| why.to_string())?;
+    let (root, store) = (plan.root().map_err(Failure::own)?, plan.bucket().map_err(Failure::own)?);
     match pending_uploads(&store, &root).await {
         Ok(pending) => judgement.pending_uploads = (pending.ours.len() + pending.others) as u64,
         Err(outcome) => judgement.inconclusive.push(format!("open uploads: {outcome:?}")),
@@ -171,4 +184,27 @@ async fn audit(plan: &Plan, judgement: &mut Judgement) -> Result<(), StageError>
     }
     judgement.receipts = ledger.receipts().await? as u64;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::AWAY;
+    use crate::plan::tests::plan;
+
+    /// Nobody listens at the plan's store.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_judge_that_can_not_read_is_stuck_and_a_fresh_one_says_that_the_store_is_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = plan(dir.path());
+        // It was told to end already, and must not before it has read everything.
+        std::fs::write(dir.path().join("stop-oracle"), "").unwrap();
+        assert_eq!(observe(&plan, Duration::from_secs(2)).await, Ok(false));
+        let lines = std::fs::read_to_string(dir.path().join("oracle.jsonl")).unwrap();
+        let samples: Vec<Sample> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(samples.len() >= 2 && samples.iter().all(|sample| sample.error.is_some()), "{lines}");
+        let Err(Failure(code, why)) = judge(&plan, &[0, 0]).await else { panic!("nothing can be read") };
+        assert_eq!(code, AWAY, "{why}");
+        assert!(why.contains(&plan.store), "{why}");
+    }
 }

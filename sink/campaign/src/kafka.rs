@@ -21,6 +21,7 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::time::Instant;
 
+use crate::failure::Failure;
 use crate::source::{Asked, Source, compare};
 
 /// How long one question may take, in milliseconds.
@@ -264,34 +265,48 @@ fn away(why: &KafkaError) -> Result<(), String> {
 /// Creates the topic, or finds that it has as many partitions and no records.
 ///
 /// # Errors
-/// Brokers that do not answer within half a minute, that refuse, or a topic that is none of this campaign's.
-pub async fn prepare(brokers: &str, topic: &str, partitions: u32) -> Result<(), String> {
-    let until = Instant::now() + Duration::from_secs(START_S);
+/// Brokers that do not answer within half a minute; wrong usage where they refuse, or the topic is none of this
+/// campaign's.
+pub async fn prepare(brokers: &str, topic: &str, partitions: u32) -> Result<(), Failure> {
+    ready(brokers, topic, partitions, Instant::now() + Duration::from_secs(START_S)).await
+}
+
+async fn ready(brokers: &str, topic: &str, partitions: u32, until: Instant) -> Result<(), Failure> {
     loop {
         match created(brokers, topic, partitions).await {
             Ok(Some(())) => break,
             Ok(None) if Instant::now() < until => tokio::time::sleep(Duration::from_millis(200)).await,
-            Ok(None) => return Err(format!("brokers {brokers} do not answer within {START_S} s")),
-            Err(why) => return Err(format!("topic {topic} on {brokers}: {why}")),
+            Ok(None) => {
+                return Err(Failure::away(format!(
+                    "brokers {brokers} do not answer within {START_S} s: a campaign needs them from its start on; \
+                     start them, or name others"
+                )));
+            }
+            Err(why) => return Err(Failure::usage(format!("topic {topic} on {brokers}: {why}"))),
         }
     }
     empty(brokers, topic, partitions, until).await
 }
 
 /// Finds that a topic has no records.
-async fn empty(brokers: &str, topic: &str, partitions: u32, until: Instant) -> Result<(), String> {
-    let mut source = Topic::new(brokers, topic, Workload { seed: 0, partitions, keys: 1 })?;
+async fn empty(brokers: &str, topic: &str, partitions: u32, until: Instant) -> Result<(), Failure> {
+    let source = Topic::new(brokers, topic, Workload { seed: 0, partitions, keys: 1 });
+    let mut source = source.map_err(Failure::usage)?;
     for partition in 0..partitions {
         loop {
-            match source.end(partition).await? {
+            match source.end(partition).await.map_err(Failure::usage)? {
                 Some(0) => break,
                 Some(end) => {
-                    return Err(format!(
+                    return Err(Failure::usage(format!(
                         "topic {topic} on {brokers} has {end} records in partition {partition}; name another topic"
-                    ));
+                    )));
                 }
                 None if Instant::now() < until => tokio::time::sleep(Duration::from_millis(200)).await,
-                None => return Err(format!("brokers {brokers} do not say where topic {topic} ends")),
+                None => {
+                    return Err(Failure::away(format!(
+                        "brokers {brokers} do not say where topic {topic} ends; name others"
+                    )));
+                }
             }
         }
     }
@@ -332,6 +347,7 @@ mod tests {
     use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
     use super::*;
+    use crate::failure::{AWAY, USAGE};
     use crate::source::tests::{arrived, contract, events};
 
     const WORKLOAD: Workload = Workload { seed: 3, partitions: 2, keys: 100 };
@@ -382,10 +398,15 @@ mod tests {
         assert_eq!(empty(&brokers, "events", 2, until).await, Ok(()));
         let mut source = Topic::new(&brokers, "events", WORKLOAD).unwrap();
         assert_eq!(source.append(1, 0, events(WORKLOAD, 1, 0, 3)).await, Ok(Some(3)));
-        let why = empty(&brokers, "events", 2, until).await.unwrap_err();
+        let Failure(code, why) = empty(&brokers, "events", 2, until).await.unwrap_err();
         assert!(why.ends_with("has 3 records in partition 1; name another topic"), "{why}");
-        let why = empty("127.0.0.1:1", "events", 2, Instant::now()).await.unwrap_err();
-        assert_eq!(why, "brokers 127.0.0.1:1 do not say where topic events ends");
+        assert_eq!(code, USAGE);
+        let Failure(code, why) = empty("127.0.0.1:1", "events", 2, Instant::now()).await.unwrap_err();
+        assert_eq!(why, "brokers 127.0.0.1:1 do not say where topic events ends; name others");
+        assert_eq!(code, AWAY);
+        let Failure(code, why) = ready("127.0.0.1:1", "events", 2, Instant::now()).await.unwrap_err();
+        assert!(why.starts_with("brokers 127.0.0.1:1 do not answer within 30 s"), "{why}");
+        assert_eq!(code, AWAY);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -7,10 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::net::TcpListener;
-
 use crate::plan::Plan;
-use crate::wire::{FromLog, ToLog, halves};
+use crate::wire::{FromLog, ToLog, halves, listen};
 
 /// One partition: a file of lines, and where each ends.
 #[derive(Debug)]
@@ -87,7 +85,7 @@ pub async fn run(plan: &Plan) -> Result<(), String> {
         partitions.push(Mutex::new(partition));
     }
     let partitions = Arc::new(partitions);
-    let listener = TcpListener::bind(&plan.log).await.map_err(failed)?;
+    let listener = listen(&plan.log).await.map_err(failed)?;
     tracing::info!(address = plan.log, "log serves");
     loop {
         let (stream, _) = listener.accept().await.map_err(failed)?;

@@ -1,21 +1,25 @@
 //! `assay-campaign`: real processes, real kills, an independent judge. Exit code 0 pass, 1 fail, 2 usage or a build
-//! without points, 3 inconclusive, 4 our own fault; of a role also 5 integrity, 6 fenced, 7 store away.
+//! without points, 3 inconclusive, 4 our own fault, 7 a provider or brokers that do not answer; of a role also 5
+//! integrity, 6 fenced.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sinks::matrix::provider::{self, Provider};
-use sinks::stage::StageError;
 use sinks::stage::mutant::Mutant;
-use sinks::store::{Access, Addressing, Outcome, S3Settings, S3Store, Store as _};
+use sinks::store::{Access, Addressing, Outcome as Answer, S3Settings, S3Store, Store as _};
+use tokio::time::Instant;
 
 mod campaign;
 mod chaos;
 mod clock;
 mod coordinator;
+mod coverage;
 mod durable;
+mod failure;
 mod generator;
 mod judge;
 #[cfg(feature = "kafka")]
@@ -27,16 +31,15 @@ mod plan;
 mod relay;
 mod report;
 mod rig;
+mod seen;
 mod source;
 mod wire;
 mod worker;
 
 use assay_server::{Deviation, Rule, Server};
-use campaign::Extent;
-use plan::{ADDRESS, BUCKET, KEYS, Kafka, Plan, Sink, Upstream};
-
-const USAGE: u8 = 2;
-const OWN_FAULT: u8 = 4;
+use campaign::{Extent, Outcome};
+use failure::Failure;
+use plan::{ADDRESS, BUCKET, KEYS, Kafka, PARTITIONS, Plan, Sink, Upstream};
 
 /// Faults by chance of a rehearsal, in minutes.
 const SMOKE_MINUTES: u64 = 30;
@@ -92,6 +95,9 @@ struct Run {
     /// Events a second
     #[arg(long, default_value_t = 1_000)]
     rate: u64,
+    /// Worker processes; each partition is of one
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(PARTITIONS)))]
+    workers: u32,
     /// From one checkpoint to the next, in milliseconds
     #[arg(long, default_value_t = 1_000)]
     checkpoint_ms: u64,
@@ -135,6 +141,8 @@ struct RoleOf {
     index: u32,
     #[arg(long, default_value = "")]
     coordinator: String,
+    #[arg(long, default_value_t = 0)]
+    host: u32,
     #[arg(long, value_delimiter = ',')]
     produced: Vec<u64>,
 }
@@ -150,26 +158,17 @@ enum Process {
     Judge,
 }
 
-/// What a script sees, and one line for the person at the terminal.
-struct Failure(u8, String);
-
-impl From<StageError> for Failure {
-    fn from(error: StageError) -> Self {
-        Self(error.exit_code(), error.to_string())
-    }
-}
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
-        Err(why) => return end(Err(Failure(OWN_FAULT, format!("no runtime: {why}")))),
+        Err(why) => return end(Err(Failure::own(format!("no runtime: {why}")))),
     };
     end(runtime.block_on(async {
         match cli.command {
-            Command::Gate(run) => drive(run, 0).await,
-            Command::Smoke(run) => drive(run, SMOKE_MINUTES).await,
-            Command::Soak { run, minutes } => drive(run, minutes).await,
+            Command::Gate(run) => said(drive(run, 0).await),
+            Command::Smoke(run) => said(drive(run, SMOKE_MINUTES).await),
+            Command::Soak { run, minutes } => said(drive(run, minutes).await),
             Command::Mutants(run) => mutants(run).await,
             Command::Role(role) => {
                 tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
@@ -194,8 +193,13 @@ fn free_port() -> std::io::Result<String> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
-async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
-    let usage = |why: String| Failure(USAGE, why);
+/// The exit code of a campaign.
+fn said(outcome: Result<Outcome, Failure>) -> Result<u8, Failure> {
+    outcome.map(|outcome| report::end(&outcome).1)
+}
+
+async fn drive(run: Run, minutes: u64) -> Result<Outcome, Failure> {
+    let usage = |why: String| Failure::usage(why);
     if !sinks::point::ARMABLE {
         return Err(usage(
             "this build has no protocol points, so that no fault would fire; build with --features protocol-points"
@@ -206,11 +210,11 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
         return Err(usage("--foreign-object is about keys of staged uploads; give --sink staged".to_owned()));
     }
     let directory = empty(&run.evidence).map_err(usage)?;
-    let port = || free_port().map_err(|why| Failure(OWN_FAULT, why.to_string()));
+    let port = || free_port().map_err(Failure::own);
     let upstream = match provider().map_err(usage)? {
         None => None,
         Some(of) => {
-            unused(&of).await.map_err(usage)?;
+            unused(&of).await?;
             Some(Upstream { endpoint: of.endpoint, bucket: of.bucket })
         }
     };
@@ -219,9 +223,9 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
     let plan = Plan {
         sink: run.sink,
         seed: run.seed,
-        partitions: 4,
+        partitions: PARTITIONS,
         keys: 50_000,
-        workers: 3,
+        workers: run.workers,
         rate: run.rate,
         checkpoint_ms: run.checkpoint_ms,
         patience_ms: 3_000,
@@ -238,29 +242,30 @@ async fn drive(run: Run, minutes: u64) -> Result<u8, Failure> {
     plan.chosen().map_err(usage)?;
     deviations(&plan).map_err(usage)?;
     faults(&plan).map_err(usage)?;
-    broker(&plan).await.map_err(usage)?;
+    broker(&plan).await?;
     let extent = Extent { short: run.profile == Profile::Short, minutes, foreign: run.foreign_object };
-    let outcome = campaign::run(plan, extent).await.map_err(|why| Failure(OWN_FAULT, why))?;
+    let outcome = campaign::run(plan, extent, clock::now_ms()).await?;
     for reason in &outcome.reasons {
         eprintln!("  {reason}");
     }
-    let (line, code) = report::end(&outcome);
-    println!("{line}");
+    println!("{}", report::end(&outcome).0);
     println!("evidence: {}", outcome.plan.directory.display());
-    Ok(code)
+    Ok(outcome)
 }
 
 /// Whether this build and the named brokers can serve as the plan's source.
-async fn broker(plan: &Plan) -> Result<(), String> {
+async fn broker(plan: &Plan) -> Result<(), Failure> {
     let command = plan.kafka.as_ref().and_then(|kafka| kafka.command.as_deref());
     if command.is_some_and(|command| !command.contains(ADDRESS)) {
-        return Err(format!("the broker's command has no {ADDRESS}: it would listen elsewhere"));
+        return Err(Failure::usage(format!(
+            "the broker's command has no {ADDRESS}: it would listen elsewhere"
+        )));
     }
-    source::open(plan)?;
+    source::open(plan).map_err(Failure::usage)?;
     if plan.starts_log() { Ok(()) } else { source::prepare(plan).await }
 }
 
-/// One short gate for each mistake that can be made on purpose.
+/// One short gate for each mistake that can be made on purpose: it must fail by what that mistake does.
 async fn mutants(run: Run) -> Result<u8, Failure> {
     let mut unfound = Vec::new();
     for mutant in Mutant::ALL {
@@ -270,7 +275,10 @@ async fn mutants(run: Run) -> Result<u8, Failure> {
         let foreign_object = run.foreign_object || mutant == Mutant::AnyObjectAccepted;
         let one = Run { profile: Profile::Short, evidence, mutant: name, foreign_object, ..run.clone() };
         println!("{}:", mutant.name());
-        if drive(one, 0).await? != 1 {
+        let outcome = drive(one, 0).await?;
+        let found = report::end(&outcome).1 == 1 && outcome.says(finding(mutant));
+        println!("{}: {:?}", if found { "found" } else { "NOT found" }, finding(mutant));
+        if !found {
             unfound.push(mutant.name());
         }
     }
@@ -282,26 +290,46 @@ async fn mutants(run: Run) -> Result<u8, Failure> {
     Ok(1)
 }
 
+/// Words of the finding that a mistake must lead to.
+const fn finding(mutant: Mutant) -> &'static str {
+    match mutant {
+        Mutant::CommitBeforeMarker => "duplicate: ",
+        Mutant::ReceiptSkipped => "no receipt of sub",
+        Mutant::AnyObjectAccepted => "foreign: ",
+        Mutant::RecoveryForgotten => "gap: ",
+        Mutant::PreparedAbortedOnClose => "lost: sub",
+        Mutant::SnapshotBeforeBarrier => "which was taken before the sink had staged it",
+    }
+}
+
 /// The provider that the store stands in front of, if the environment names one.
 fn provider() -> Result<Option<Provider>, String> {
     provider::from_environment(|name| std::env::var(name).ok())
 }
 
 /// That a provider's bucket has no object: one of another run would be taken for the job's.
-async fn unused(of: &Provider) -> Result<(), String> {
+async fn unused(of: &Provider) -> Result<(), Failure> {
     let settings = S3Settings::new(Some(of.endpoint.clone()), &of.region, &of.bucket);
     let settings = S3Settings { addressing: of.addressing, ..settings };
     let access = Access::keys(&of.access_key, &of.secret_key, of.session_token.clone());
-    let store = S3Store::new(&settings, &access).map_err(|why| why.to_string())?;
+    let store = S3Store::new(&settings, &access).map_err(Failure::usage)?;
+    let Provider { endpoint, bucket, .. } = of;
     match store.list("", None, 1).await {
-        Outcome::Done(page) => match page.objects.first() {
+        Answer::Done(page) => match page.objects.first() {
             None => Ok(()),
-            Some(object) => Err(format!(
-                "bucket {:?} is not empty, it has {:?}: name an empty one in DELTAFORGE_IT_S3_BUCKET",
-                of.bucket, object.key
-            )),
+            Some(object) => Err(Failure::usage(format!(
+                "bucket {bucket:?} is not empty, it has {:?}: name an empty one in DELTAFORGE_IT_S3_BUCKET",
+                object.key
+            ))),
         },
-        other => Err(format!("bucket {:?} can't be listed: {other:?}", of.bucket)),
+        Answer::Unknown(why) => Err(Failure::away(format!(
+            "DELTAFORGE_IT_S3_ENDPOINT {endpoint:?} does not answer ({}): a campaign needs a provider that lists \
+             its bucket {bucket:?}; start it, or name another",
+            why.reason
+        ))),
+        other => Err(Failure::usage(format!(
+            "bucket {bucket:?} of {endpoint} can't be listed: {other:?}; mend the bucket's name or the credentials"
+        ))),
     }
 }
 
@@ -327,21 +355,23 @@ async fn play(role: RoleOf) -> Result<u8, Failure> {
     if !matches!(role.role, Process::Judge) {
         tether();
     }
-    let plan = Plan::read(&role.plan).map_err(|why| Failure(USAGE, why))?;
-    let own = |why: String| Failure(OWN_FAULT, why);
+    let plan = Plan::read(&role.plan).map_err(Failure::usage)?;
+    let own = |why: String| Failure::own(why);
     match role.role {
         Process::Store => store(&plan).await.map(|()| 0).map_err(own),
         Process::Log => log::run(&plan).await.map(|()| 0).map_err(own),
         Process::Generator => generator::run(&plan).await.map(|()| 0).map_err(own),
         Process::Coordinator => Ok(coordinator::run(&plan).await.map(|()| 0)?),
         Process::Worker if plan.sink == Sink::DurableV2 => {
-            let ended = durable::run(&plan, role.index).await;
+            let ended = durable::run(&plan, role.index, role.host).await;
             ended.map(|()| 0).map_err(|error| Failure(error.exit_code(), error.to_string()))
         }
         Process::Worker => Ok(worker::run(&plan, role.index, &role.coordinator).await.map(|()| 0)?),
-        Process::Oracle => judge::observe(&plan).await.map(|clean| u8::from(!clean)).map_err(own),
+        Process::Oracle => {
+            judge::observe(&plan, judge::STUCK).await.map(|clean| u8::from(!clean)).map_err(own)
+        }
         Process::Judge => {
-            let judgement = judge::judge(&plan, &role.produced).await.map_err(own)?;
+            let judgement = judge::judge(&plan, &role.produced).await?;
             println!("{}", serde_json::to_string(&judgement).map_err(|why| own(why.to_string()))?);
             Ok(u8::from(!judgement.findings.is_empty()))
         }
@@ -380,7 +410,16 @@ async fn store(plan: &Plan) -> Result<(), String> {
         }
     };
     let builder = deviations(plan)?.into_iter().fold(builder, assay_server::Builder::deviation);
-    let server = builder.start().await.map_err(|why| why.to_string())?;
+    let until = Instant::now() + wire::PORT;
+    let server = loop {
+        match builder.clone().start().await {
+            // The same wait for the port as of every process that is started again.
+            Err(assay_server::Error::Listen { .. }) if Instant::now() < until => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            started => break started.map_err(|why| why.to_string())?,
+        }
+    };
     let guards: Result<Vec<_>, _> = faults(plan)?.into_iter().map(|rule| server.fault(rule)).collect();
     let guards = guards.map_err(|why| why.to_string())?;
     tracing::info!(endpoint = server.endpoint(), faults = guards.len(), "store serves");

@@ -1,5 +1,5 @@
-//! The report as one HTML file that needs nothing else: a plot of what became visible, with the faults in it, and the
-//! report's text.
+//! The report as one HTML file that needs nothing else: plots of what became visible and how fast, with the faults in
+//! them, and the report's text.
 
 use std::fmt::Write as _;
 
@@ -71,57 +71,66 @@ fn body(markdown: &str) -> String {
     page
 }
 
-/// Visible events over time, and a line where each fault began.
+/// Visible events over time, how many became visible a second, and a line where each fault began.
 fn plot(samples: &[Sample], faults: &[Applied]) -> String {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return String::new() };
-    let span = last.at_ms.saturating_sub(first.at_ms).max(1) as f64;
-    let most = samples.iter().map(|sample| sample.distinct).max().unwrap_or(0).max(1) as f64;
-    let x = |at_ms: u64| at_ms.saturating_sub(first.at_ms) as f64 / span * WIDTH;
-    let mut svg = format!(
-        "<svg width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-label=\"visible events over time\">\n"
-    );
-    for fault in faults {
-        let at = x(fault.at_ms);
-        let color = if fault.fired && fault.healed { "#c96" } else { "#c00" };
+    let span = last.at_ms.saturating_sub(first.at_ms).max(1);
+    let taken: Vec<&Sample> = samples.iter().filter(|sample| sample.error.is_none()).collect();
+    let total = taken.iter().map(|sample| (sample.at_ms, sample.distinct as f64)).collect::<Vec<_>>();
+    // A soak has more samples than pixels: each step of the rate is a hundredth of the run, or a sample.
+    let step = (span / 100).max(1);
+    let mut rate = Vec::new();
+    let mut since = taken.first();
+    for sample in &taken {
+        let Some(before) = since else { break };
+        let ms = sample.at_ms.saturating_sub(before.at_ms);
+        if ms >= step {
+            let more = sample.distinct.saturating_sub(before.distinct);
+            rate.push((sample.at_ms, more as f64 * 1000.0 / ms as f64));
+            since = Some(sample);
+        }
+    }
+    let seconds = span as f64 / 1000.0;
+    let mut plots = String::new();
+    for (name, points) in [("visible events", total), ("events that became visible a second", rate)] {
+        let most = points.iter().map(|(_, value)| *value).fold(1.0, f64::max);
+        let x = |at_ms: u64| at_ms.saturating_sub(first.at_ms) as f64 / span as f64 * WIDTH;
         let _ = writeln!(
-            svg,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{HEIGHT}\" stroke=\"{color}\"><title>{}</title></line>",
-            escaped(&fault.fault)
+            plots,
+            "<svg width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-label=\"{name} over time\">"
+        );
+        for fault in faults {
+            let at = x(fault.at_ms);
+            let color = if fault.shown() { "#c96" } else { "#c00" };
+            let _ = writeln!(
+                plots,
+                "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{HEIGHT}\" stroke=\"{color}\"><title>{}</title></line>",
+                escaped(&fault.fault)
+            );
+        }
+        let points: Vec<String> = points
+            .iter()
+            .map(|(at, value)| format!("{:.1},{:.1}", x(*at), HEIGHT - value / most * HEIGHT))
+            .collect();
+        let _ = writeln!(
+            plots,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"#06c\"/>\n</svg>\n<p>Over {seconds:.0} s, {name}: 0 to \
+             {most:.0}; each vertical line is a fault (hover for its name).</p>",
+            points.join(" ")
         );
     }
-    let taken = samples.iter().filter(|sample| sample.error.is_none());
-    let points: Vec<String> = taken
-        .map(|sample| {
-            format!("{:.1},{:.1}", x(sample.at_ms), HEIGHT - sample.distinct as f64 / most * HEIGHT)
-        })
-        .collect();
-    let _ =
-        writeln!(svg, "<polyline points=\"{}\" fill=\"none\" stroke=\"#06c\"/>\n</svg>", points.join(" "));
-    let _ = write!(
-        svg,
-        "<p>Visible events, 0 to {most} over {:.0} s; each vertical line is a fault (hover for its name).</p>",
-        span / 1000.0
-    );
-    svg
+    plots
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chaos::Fault;
+    use crate::chaos::tests::applied;
 
     #[test]
     fn a_report_becomes_headings_tables_and_a_plot() {
-        let fault = Applied {
-            fault: "a < b".to_owned(),
-            mechanism: "none",
-            at_ms: 1_500,
-            before: 0,
-            fired: true,
-            healed: false,
-            after: 0,
-            pids_stable: None,
-            note: String::new(),
-        };
+        let fault = Applied { fault: "a < b".to_owned(), healed: false, ..applied(Fault::WorkerKill) };
         let sample = |at_ms, distinct| Sample { at_ms, distinct, ..Sample::default() };
         let markdown = "# Title: PASS\n\n- one\n\n## Faults\n\n| | |\n| --- | --- |\n| a & b | 1 |\n\nend\n";
         let page = html(markdown, &[sample(1_000, 0), sample(2_000, 10)], &[fault]);
@@ -132,10 +141,20 @@ mod tests {
             "<table>\n<tr><td>a &amp; b</td><td>1</td></tr>\n</table>",
             "<line x1=\"480.0\" x2=\"480.0\" y1=\"0\" y2=\"240\" stroke=\"#c00\"><title>a &lt; b</title></line>",
             "<polyline points=\"0.0,240.0 960.0,0.0\"",
-            "0 to 10 over 1 s",
+            "Over 1 s, visible events: 0 to 10;",
+            "Over 1 s, events that became visible a second: 0 to 10;",
         ] {
             assert!(page.contains(part), "{part} is not in:\n{page}");
         }
         assert!(!html(markdown, &[], &[]).contains("<svg"));
+    }
+
+    #[test]
+    fn the_rate_is_of_each_step_and_not_of_what_failed() {
+        let failed = Sample { at_ms: 2_000, error: Some("away".to_owned()), ..Sample::default() };
+        let sample = |at_ms, distinct| Sample { at_ms, distinct, ..Sample::default() };
+        let page = html("# T", &[sample(1_000, 0), failed, sample(3_000, 10), sample(5_000, 50)], &[]);
+        assert!(page.contains("a second: 0 to 20;"), "{page}");
+        assert!(page.contains("<polyline points=\"480.0,180.0 960.0,0.0\""), "{page}");
     }
 }

@@ -18,6 +18,8 @@ use assay_oracle::visible::Scope;
 pub const BUCKET: &str = "campaign";
 /// Access key and secret of the store that a campaign starts.
 pub const KEYS: (&str, &str) = ("campaign", "campaign-secret");
+/// Partitions of the log.
+pub const PARTITIONS: u32 = 4;
 /// The region that requests are signed for.
 pub const REGION: &str = "us-east-1";
 
@@ -39,6 +41,17 @@ pub enum Sink {
     Staged,
     /// A pipeline for each partition.
     DurableV2,
+}
+
+impl Sink {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Staged => "staged",
+            Self::DurableV2 => "durable_v2",
+        }
+    }
 }
 
 /// A provider that the campaign's store stands in front of. Its credentials are in the environment of the driver,
@@ -254,6 +267,18 @@ pub mod tests {
             deviations: Vec::new(),
             store_faults: Vec::new(),
             upstream: None,
+        }
+    }
+
+    #[test]
+    fn every_partition_has_one_worker_of_however_many() {
+        let dir = tempfile::tempdir().unwrap();
+        for workers in 1..=PARTITIONS {
+            let plan = Plan { workers, partitions: PARTITIONS, ..plan(dir.path()) };
+            let mut all: Vec<_> = (0..workers).flat_map(|worker| plan.subtasks(worker)).collect();
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2, 3], "{workers}");
+            assert!((0..workers).all(|worker| !plan.subtasks(worker).is_empty()), "{workers}");
         }
     }
 

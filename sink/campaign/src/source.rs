@@ -3,6 +3,7 @@
 use assay_oracle::events::{Place, Workload};
 use sinks::store::Pending;
 
+use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::wire::{LogClient, ToLog};
 
@@ -40,14 +41,14 @@ pub fn open(plan: &Plan) -> Result<Box<dyn Source>, String> {
 /// Makes the source ready for a campaign: a topic is created, or is there and has no records.
 ///
 /// # Errors
-/// Why it is not.
-pub async fn prepare(plan: &Plan) -> Result<(), String> {
+/// Brokers that are not there; a topic that is none of this campaign's, which is wrong usage.
+pub async fn prepare(plan: &Plan) -> Result<(), Failure> {
     match &plan.kafka {
         None => Ok(()),
         #[cfg(feature = "kafka")]
         Some(kafka) => crate::kafka::prepare(&plan.log, &kafka.topic, plan.partitions).await,
         #[cfg(not(feature = "kafka"))]
-        Some(_) => Err(BUILD.to_owned()),
+        Some(_) => Err(Failure::usage(BUILD)),
     }
 }
 

@@ -1,13 +1,16 @@
 //! What the processes say to each other: one JSON value a line over TCP.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sinks::model::stage::Handle;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 /// Of a worker to its coordinator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -86,6 +89,26 @@ pub struct FromLog {
     pub end: u64,
 }
 
+/// How long a process that is started again may find its port in use: until it listens, the system may give it to
+/// somebody's connection.
+pub const PORT: Duration = Duration::from_secs(10);
+
+/// Listens at an address, and waits for its port for a while.
+///
+/// # Errors
+/// Of the port.
+pub async fn listen(address: &str) -> std::io::Result<TcpListener> {
+    let until = Instant::now() + PORT;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(why) if why.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            bound => return bound,
+        }
+    }
+}
+
 /// The half of a connection that is read.
 #[derive(Debug)]
 pub struct Reading(BufReader<OwnedReadHalf>);
@@ -150,5 +173,21 @@ impl LogClient {
         let answer = halves.0.next().await?;
         self.open = Some(halves);
         Some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_is_in_use_for_a_moment_is_waited_for() {
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = other.local_addr().unwrap();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            drop(other);
+        });
+        assert_eq!(listen(&address.to_string()).await.unwrap().local_addr().unwrap(), address);
     }
 }

@@ -9,6 +9,7 @@ use sinks::run::stage::restored;
 use sinks::stage::{Opening, Options, Record, StageError, StagedSink, TwoPhaseSink as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::clock;
 use crate::coordinator::{ALIVE_MS, SILENCE_MS};
@@ -25,6 +26,12 @@ enum Ended {
     Lost,
     /// The stream is finished.
     Stopped,
+}
+
+/// What a worker does next.
+enum Happened {
+    Heard(Option<ToWorker>),
+    Tick,
 }
 
 /// A subtask: its sink, and what its partition gives next.
@@ -88,6 +95,10 @@ async fn session(plan: &Plan, worker: u32, coordinator: &str) -> Result<Ended, S
     let Some(mut link) = connect(coordinator, worker).await else { return Ok(Ended::Lost) };
     match link.heard.recv().await {
         Some(ToWorker::Restore) => {}
+        Some(ToWorker::Busy) => {
+            tracing::info!(worker, "another process of this worker is connected");
+            return Ok(Ended::Lost);
+        }
         _ => return Ok(Ended::Lost),
     }
     let mut subtasks = restore(plan, worker).await?;
@@ -110,9 +121,18 @@ async fn work(
     let mut tick = tokio::time::interval(Duration::from_millis(50));
     let mut ticks = 0_u64;
     loop {
-        tokio::select! {
+        let before = Instant::now();
+        let happened = tokio::select! {
             biased;
-            heard = link.heard.recv() => match heard {
+            heard = link.heard.recv() => Happened::Heard(heard),
+            _ = tick.tick() => Happened::Tick,
+        };
+        if before.elapsed() > Duration::from_millis(SILENCE_MS) {
+            // It slept between two ticks: somebody else may work in its place by now.
+            return Ok(Ended::Lost);
+        }
+        match happened {
+            Happened::Heard(heard) => match heard {
                 None | Some(ToWorker::Busy | ToWorker::Restore) => return Ok(Ended::Lost),
                 Some(ToWorker::Alive) => {}
                 Some(ToWorker::Checkpoint(checkpoint)) => {
@@ -122,7 +142,7 @@ async fn work(
                 Some(ToWorker::Commit(_)) => commit(subtasks).await?,
                 Some(ToWorker::Stop) => return Ok(Ended::Stopped),
             },
-            _ = tick.tick() => {
+            Happened::Tick => {
                 ticks += 1;
                 // A commit that was in doubt, or whose word was lost.
                 if ticks.is_multiple_of(40) {
