@@ -122,6 +122,21 @@ impl SinkError {
         }
     }
 
+    /// Which kind of object is missing, for the hard alarm; nothing for every other error.
+    #[must_use]
+    pub fn missing_kind(&self) -> Option<&'static str> {
+        let Self::Integrity(alarm) = self else { return None };
+        let alarm = match alarm {
+            Alarm::Recoverable { cause, .. } => cause,
+            alarm => alarm,
+        };
+        match alarm {
+            Alarm::MissingReferenced { what, .. } => Some(what),
+            Alarm::HeadWithoutManifest { .. } => Some("entry"),
+            _ => None,
+        }
+    }
+
     /// What a frame's error means at `key`.
     #[must_use]
     pub fn of_frame(kind: Kind, key: &str, error: FrameError) -> Self {

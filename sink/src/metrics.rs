@@ -12,6 +12,7 @@ use prometheus::{
 };
 
 use crate::model::ids::Digest;
+use crate::plan::compact::Lag;
 use crate::stop::{Actor, StopReason};
 
 /// Why HEAD was written: the values of the label `intent`.
@@ -130,7 +131,8 @@ impl Metrics {
             actor_runs_total: make.counters("actor_runs_total", "Runs of an actor.", &["actor"]),
             actors_off: make.gauge("actors_off", "1 if an integrity failure turned all actors off."),
             reconcile_deleted_total: make.counter("reconcile_deleted_total", "Orphans deleted."),
-            orphans_seen: make.gauge("orphans_seen", "Unreachable objects in the last listing."),
+            orphans_seen: make
+                .gauge("orphans_seen", "Orphans older than the grace period in the last listing."),
             probe_result: make.gauges("probe_result", "The last probe: 1 passed.", &["check"]),
             publish_seconds: make.seconds("publish_seconds", "Time of each part of a publish.", &["stage"]),
             watermark_info: make.gauges("watermark_info", "Digest of the watermark.", &["digest"]),
@@ -174,6 +176,14 @@ impl Metrics {
     pub fn set_watermark(&self, digest: &Digest) {
         self.watermark_info.reset();
         self.watermark_info.with_label_values(&[&digest.to_string()]).set(1);
+    }
+
+    /// What compaction has not caught up with.
+    pub fn set_compaction_lag(&self, lag: &Lag) {
+        for (unit, behind) in [("objects", lag.objects), ("seqs", lag.seqs)] {
+            let gauge = self.compaction_lag.with_label_values(&[unit]);
+            gauge.set(i64::try_from(behind).unwrap_or(i64::MAX));
+        }
     }
 
     /// The histogram of one of [`STAGES`], in seconds.

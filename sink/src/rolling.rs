@@ -190,7 +190,7 @@ impl Rolling {
 
     async fn roll(&mut self, tables: Vec<TableSegment>) -> Result<(), SinkError> {
         for table in tables {
-            let Some(mut file) = self.files.remove(&table) else { continue };
+            let Some(file) = self.files.get_mut(&table) else { continue };
             let door = Door {
                 env: &self.env,
                 uploads: &*self.uploads,
@@ -199,6 +199,8 @@ impl Rolling {
             };
             file.send_full_parts(door).await?;
             file.finish(door).await?;
+            // Only now: until it is rolled its rows are counted as those that a crash loses.
+            self.files.remove(&table);
             self.settings.metrics.rolled_files_total.inc();
             self.show();
         }

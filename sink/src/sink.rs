@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::env::Env;
-use crate::error::{Alarm, SinkError};
+use crate::error::SinkError;
 use crate::local::{Checkpoints, DiskCheckpoints, MemoryCheckpoints};
 use crate::metrics::Metrics;
 use crate::model::entry::{EntryKind, Layout, ObjectRecord};
@@ -23,6 +23,7 @@ use crate::model::key::{PipelineRoot, TableSegment};
 use crate::model::position::{Position, TableOrder};
 use crate::plan::accept::{Acceptance, Acceptor};
 use crate::plan::commit::Draft;
+use crate::plan::compact;
 use crate::plan::ownership::Identity;
 use crate::plan::reconcile::Step;
 use crate::probe::{Clients, Found, Line, Probe, ProbeSettings, Report, Verdict};
@@ -284,6 +285,7 @@ impl Sink {
         if let (Some(position), Some(last)) = (&recovered.position, &recovered.last) {
             acceptor.observe(position.clone(), last.batch.batch_digest);
         }
+        settings.metrics.set_compaction_lag(&compact::lag(&recovered.live()));
         let shared = Arc::new(Shared::new(settings.metrics.clone(), &recovered.view.head));
         let stream_id = recovered.view.head.stream_id;
         let in_flight = InFlight::default();
@@ -435,6 +437,12 @@ impl Sink {
         Ok(PlannedObject { record, bytes: object.bytes })
     }
 
+    /// Waits until the sink stops by itself, also while nothing is submitted, and says why: another process took the
+    /// stream over, or something that must not be was found.
+    pub async fn ended(&self) -> SinkError {
+        self.shared.ended().await
+    }
+
     /// The operational snapshot.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -483,18 +491,4 @@ fn of_checks(report: &Report, checks: &[u8]) -> String {
         })
         .collect();
     found.join("; ")
-}
-
-/// Which kind of object an alarm misses, for the metric.
-fn missing_kind(error: &SinkError) -> Option<&'static str> {
-    let SinkError::Integrity(alarm) = error else { return None };
-    let alarm = match alarm {
-        Alarm::Recoverable { cause, .. } => cause,
-        alarm => alarm,
-    };
-    match alarm {
-        Alarm::MissingReferenced { what, .. } => Some(what),
-        Alarm::HeadWithoutManifest { .. } => Some("entry"),
-        _ => None,
-    }
 }

@@ -86,18 +86,6 @@ impl StopReason {
             Self::Brake => "brake",
         }
     }
-
-    /// The exit code of a one-shot command that ends for this.
-    #[must_use]
-    pub const fn exit_code(self) -> u8 {
-        match self {
-            Self::Brake => 1,
-            Self::StalePlan | Self::ListingUncertain | Self::ClockUncertain | Self::LeaseLost => 3,
-            Self::IntegrityFailure => 5,
-            Self::EpochChanged => 6,
-            Self::AmbiguousResponse => 7,
-        }
-    }
 }
 
 /// An early stop.
@@ -108,12 +96,34 @@ pub struct Stopped {
     pub reason: StopReason,
     /// What was seen, with its values.
     pub detail: String,
+    /// The error behind it, where there was one.
+    pub cause: Option<Box<SinkError>>,
 }
 
 impl Stopped {
     /// For `reason`, with what was seen.
     pub fn new(reason: StopReason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into() }
+        Self { reason, detail: detail.into(), cause: None }
+    }
+
+    /// The exit code of a one-shot command that ends for this.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match (self.reason, &self.cause) {
+            // What the store refused for good, a newer release's object and our own faults are no silence.
+            (StopReason::AmbiguousResponse | StopReason::StalePlan, Some(cause)) => cause.exit_code(),
+            (StopReason::Brake, _) => 1,
+            (
+                StopReason::StalePlan
+                | StopReason::ListingUncertain
+                | StopReason::ClockUncertain
+                | StopReason::LeaseLost,
+                _,
+            ) => 3,
+            (StopReason::IntegrityFailure, _) => 5,
+            (StopReason::EpochChanged, _) => 6,
+            (StopReason::AmbiguousResponse, None) => 7,
+        }
     }
 }
 
@@ -125,6 +135,6 @@ impl From<SinkError> for Stopped {
             SinkError::NewerWriter { .. } | SinkError::Closed => StopReason::StalePlan,
             _ => StopReason::AmbiguousResponse,
         };
-        Self::new(reason, error.to_string())
+        Self { reason, detail: error.to_string(), cause: Some(Box::new(error)) }
     }
 }

@@ -106,7 +106,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number(0, u64::MAX),
         "1",
         "",
-        "One more whenever positions may be seen a second time: a new snapshot, RESET BINARY LOGS, a repaired timeline.",
+        "One more whenever positions may be seen a second time: a new snapshot, RESET BINARY LOGS, a repaired timeline. No process of the one before may still run.",
     ),
     key(
         "source.snapshot_id",
@@ -427,6 +427,13 @@ pub const KEYS: &[Key] = &[
         "`legacy_rolling`: age of its first row at which a table's file is rolled. What a crash may lose is no older.",
     ),
     key("metrics.listen", Kind::Text, "127.0.0.1:9464", "", "Address of `/metrics` and `/status`, or `off`."),
+    key(
+        "metrics.linger_ms",
+        Kind::Number(0, 3_600_000),
+        "60000",
+        "ms",
+        "How long both stay readable before a process ends that was refused, fenced or found an integrity failure: two intervals of the scraper. A signal ends it at once.",
+    ),
 ];
 
 /// Keys that hold a secret elsewhere: refused, and their value never shown.

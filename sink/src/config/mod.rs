@@ -214,6 +214,8 @@ pub struct Config {
     pub lifecycle: Lifecycle,
     /// Where metrics are read; nothing if nowhere.
     pub metrics: Option<SocketAddr>,
+    /// How long they stay readable before an end that pages somebody, in milliseconds.
+    pub metrics_linger_ms: u64,
 }
 
 impl Config {
@@ -281,6 +283,7 @@ impl Config {
             max_clock_skew_ms: number("sinks[].max_clock_skew_ms"),
             lifecycle: Lifecycle::read(&values, number("sinks[].send_timeout_ms"))?,
             metrics: listen(&text("metrics.listen"))?,
+            metrics_linger_ms: number("metrics.linger_ms"),
             pipeline,
             prefix,
             root,

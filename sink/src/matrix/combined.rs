@@ -213,8 +213,11 @@ async fn fault_plan(ground: &Ground, seed: u64) -> Checked {
             ground.publish(&sink, published + 1, upto).await?;
             published = upto;
             // Stopped in doubt, or done: the next round goes on.
-            if let Err(Stopped { reason: StopReason::IntegrityFailure | StopReason::EpochChanged, detail }) =
-                actors.round(&sink.keeper()).await
+            if let Err(Stopped {
+                reason: StopReason::IntegrityFailure | StopReason::EpochChanged,
+                detail,
+                ..
+            }) = actors.round(&sink.keeper()).await
             {
                 return Err(Failure(format!("an actor found what must not be: {detail}")));
             }

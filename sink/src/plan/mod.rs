@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod change;
+pub mod clocks;
 pub mod commit;
 pub mod compact;
 pub mod fold;

@@ -4,6 +4,9 @@
 //! never made again. Its rows are then in outputs that HEAD reaches too. Both facts stay true for ever: records are
 //! never unpublished, and positions only advance, so no object is written anew at the key of an input. A process
 //! that lost its ownership and still deletes does what the next owner would do.
+//!
+//! One exception: an output's key is the hash of its rows, and a raised generation may bring the same rows again.
+//! Whoever raises it must know that no process of the generation before still runs (README, `source.generation`).
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;

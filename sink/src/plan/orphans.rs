@@ -43,7 +43,7 @@ impl LeaseTimes {
 /// When a plan is so large that a person must look at it first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Brake {
-    /// So many deletes are never too many.
+    /// So many deletes are never too many of a hundred.
     pub from: u64,
     /// Of a hundred listed objects.
     pub percent: u64,
@@ -208,6 +208,8 @@ pub struct Row {
     pub age_ms: u64,
     /// What becomes of it.
     pub verdict: Verdict,
+    /// Why, in words.
+    pub reason: &'static str,
     /// Its tag.
     #[serde(skip)]
     pub etag: ETag,
@@ -268,13 +270,17 @@ pub fn verdict(stray: &Stray, sight: &Sight<'_>, policy: &Policy) -> Verdict {
 /// What becomes of all strays, which are in the order of keys.
 #[must_use]
 pub fn plan(strays: &[Stray], sight: &Sight<'_>, policy: &Policy) -> Plan {
-    let row = |stray: &Stray| Row {
-        key: stray.meta.key.clone(),
-        size: stray.meta.size,
-        age_ms: sight.store_date_ms.saturating_sub(stray.meta.last_modified_ms),
-        verdict: verdict(stray, sight, policy),
-        etag: stray.meta.etag.clone(),
-        last_modified_ms: stray.meta.last_modified_ms,
+    let row = |stray: &Stray| {
+        let verdict = verdict(stray, sight, policy);
+        Row {
+            key: stray.meta.key.clone(),
+            size: stray.meta.size,
+            age_ms: sight.store_date_ms.saturating_sub(stray.meta.last_modified_ms),
+            verdict,
+            reason: verdict.reason(),
+            etag: stray.meta.etag.clone(),
+            last_modified_ms: stray.meta.last_modified_ms,
+        }
     };
     let rows: Vec<Row> = strays.iter().map(row).collect();
     let deletes = rows.iter().filter(|row| row.verdict == Verdict::Delete).count() as u64;
@@ -289,13 +295,10 @@ pub fn plan(strays: &[Stray], sight: &Sight<'_>, policy: &Policy) -> Plan {
 impl Brake {
     fn on(&self, deletes: u64, listed: u64) -> Option<String> {
         let Self { from, percent, most } = *self;
-        if deletes <= from {
-            return None;
-        }
         if deletes > most {
             return Some(format!("{deletes} objects would be deleted, one run may delete {most}"));
         }
-        (deletes.saturating_mul(100) > listed.saturating_mul(percent)).then(|| {
+        (deletes > from && deletes.saturating_mul(100) > listed.saturating_mul(percent)).then(|| {
             format!("{deletes} of {listed} objects would be deleted, more than {percent} of a hundred")
         })
     }
@@ -311,9 +314,9 @@ impl Plan {
 /// One line for each stray, then the sums.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Row { key, size, age_ms, verdict, .. } in &self.rows {
+        for Row { key, size, age_ms, verdict, reason, .. } in &self.rows {
             let what = if *verdict == Verdict::Delete { "delete" } else { "keep" };
-            writeln!(f, "{what} {key:?}: {}; {size} bytes, {age_ms} ms old", verdict.reason())?;
+            writeln!(f, "{what} {key:?}: {reason}; {size} bytes, {age_ms} ms old")?;
         }
         let (listed, reachable, deletes) = (self.listed, self.reachable, self.deletes().count());
         write!(f, "{listed} objects, {reachable} reachable, {deletes} to delete")?;

@@ -54,7 +54,7 @@ impl File {
     }
 
     /// Sends the rest and makes the file visible.
-    pub(super) async fn finish(mut self, door: Door<'_>) -> Result<(), SinkError> {
+    pub(super) async fn finish(&mut self, door: Door<'_>) -> Result<(), SinkError> {
         let rest = self.waiting.split().freeze();
         if !rest.is_empty() || self.parts.is_empty() {
             self.send(door, rest).await?;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::config::{Config, Lifecycle};
 use crate::env::Env;
+use crate::error::SinkError;
 use crate::model::key::PipelineRoot;
 use crate::plan;
 use crate::run::patience::Patience;
@@ -53,6 +54,14 @@ impl Told {
     pub fn of(actor: Actor, report: impl Serialize) -> Result<Self, Stopped> {
         let report = serde_json::to_value(report).expect("a report's types are JSON");
         Ok(Self { actor: actor.name(), text: lines(&report), report })
+    }
+
+    /// What `actor` plans, object by object in the plan's own words.
+    ///
+    /// # Errors
+    /// None, likewise.
+    fn planned(actor: Actor, plan: impl Serialize + ToString) -> Result<Self, Stopped> {
+        Self::of(actor, &plan).map(|told| Self { text: plan.to_string(), ..told })
     }
 }
 
@@ -110,18 +119,15 @@ impl Actors {
     ) -> Result<Told, Stopped> {
         match actor {
             Actor::Rollup => Told::of(actor, rollup::plan(env, root, &self.rollup, patience).await?),
-            // As if this process had known the current rollup for long enough.
-            Actor::Mark => {
-                let plan = gc::plan(env, root, &self.gc, u64::MAX, patience).await?;
-                Told::of(actor, plan.map(|plan| plan.mark))
+            Actor::Mark => Told::of(actor, gc::plan_mark(env, root, &self.gc, patience).await?),
+            Actor::Expire => Told::of(actor, gc::plan_expire(env, root, &self.gc, patience).await?),
+            Actor::Compact => Told::planned(actor, compact::plan(env, root, &self.compact, patience).await?),
+            Actor::Originals => {
+                Told::planned(actor, originals::plan(env, root, &self.originals, patience).await?)
             }
-            Actor::Expire => {
-                let plan = gc::plan(env, root, &self.gc, u64::MAX, patience).await?;
-                Told::of(actor, plan.map(|plan| plan.expire))
+            Actor::Reconcile => {
+                Told::planned(actor, orphans::plan(env, root, &self.orphans, patience).await?)
             }
-            Actor::Compact => Told::of(actor, compact::plan(env, root, &self.compact, patience).await?),
-            Actor::Originals => Told::of(actor, originals::plan(env, root, &self.originals, patience).await?),
-            Actor::Reconcile => Told::of(actor, orphans::plan(env, root, &self.orphans, patience).await?),
         }
     }
 
@@ -135,12 +141,7 @@ impl Actors {
         metrics.actor_runs_total.with_label_values(&[name]).inc();
         if let Err(stopped) = &result {
             metrics.gc_stopped_total.with_label_values(&[name, stopped.reason.name()]).inc();
-            tracing::warn!(
-                actor = name,
-                reason = stopped.reason.name(),
-                detail = stopped.detail,
-                "stopped early"
-            );
+            noted(keeper, actor, stopped);
         }
         keeper.ran(name, result.as_ref().err());
         result
@@ -169,6 +170,15 @@ impl Actors {
             Actor::Reconcile => Told::of(actor, orphans::run(keeper, &self.orphans).await?),
         }
     }
+}
+
+/// An early stop in the log, and counted if it is the hard alarm.
+fn noted(keeper: &Keeper, actor: Actor, stopped: &Stopped) {
+    if let Some(kind) = stopped.cause.as_deref().and_then(SinkError::missing_kind) {
+        keeper.metrics.missing_referenced_total.with_label_values(&[kind]).inc();
+    }
+    let Stopped { reason, detail, .. } = stopped;
+    tracing::warn!(actor = actor.name(), reason = reason.name(), detail, "stopped early");
 }
 
 /// When actors work in the background.
@@ -264,22 +274,33 @@ impl Rounds {
             if actor == Actor::Reconcile && !self.reconciliation_is_due() {
                 continue;
             }
-            let Err(stopped) = self.actors.run(actor, &self.keeper).await else { continue };
-            match stopped.reason {
-                StopReason::IntegrityFailure => {
-                    tracing::error!(
-                        actor = actor.name(),
-                        detail = stopped.detail,
-                        "INTEGRITY ALARM: every actor of the background is off until this process is started again"
-                    );
-                    self.keeper.metrics.actors_off.set(1);
-                    return false;
-                }
-                StopReason::EpochChanged => return false,
-                _ => {}
+            if let Err(stopped) = self.actors.run(actor, &self.keeper).await
+                && !self.goes_on(actor, &stopped)
+            {
+                return false;
             }
         }
+        // What compaction would have to do grows while it is off, too.
+        if !self.cadence.on.contains(&Actor::Compact)
+            && let Err(stopped) = compact::measure(&self.keeper).await
+        {
+            noted(&self.keeper, Actor::Compact, &stopped);
+            return self.goes_on(Actor::Compact, &stopped);
+        }
         true
+    }
+
+    /// Whether any actor may work after this stop.
+    fn goes_on(&self, actor: Actor, stopped: &Stopped) -> bool {
+        if stopped.reason == StopReason::IntegrityFailure {
+            tracing::error!(
+                actor = actor.name(),
+                detail = stopped.detail,
+                "INTEGRITY ALARM: every actor of the background is off until this process is started again"
+            );
+            self.keeper.metrics.actors_off.set(1);
+        }
+        !matches!(stopped.reason, StopReason::IntegrityFailure | StopReason::EpochChanged)
     }
 
     fn reconciliation_is_due(&mut self) -> bool {

@@ -79,6 +79,21 @@ pub async fn plan(
     Ok(found.map(|found| compact::plan(&found.live(), found.view.head.seq, policy)).unwrap_or_default())
 }
 
+/// How far compaction is behind, for the metric: while it is off, nobody else finds out.
+///
+/// # Errors
+/// Why that can't be told.
+pub async fn measure(keeper: &Keeper) -> Result<(), Stopped> {
+    let mut known = keeper.turn().await;
+    keeper.confirm().await?;
+    let found =
+        recover_from(&keeper.env, &keeper.root, Depth::Manifest, &keeper.patience(), known.take()).await?;
+    let found = found.ok_or(SinkError::from(Alarm::HeadDeleted))?;
+    keeper.metrics.set_compaction_lag(&compact::lag(&found.live()));
+    *known = Some(found);
+    Ok(())
+}
+
 /// Compacts until nothing is left that is worth it. Entries that this process has not acknowledged yet are left
 /// alone: their writer may be about to write an object of theirs anew.
 ///
@@ -95,10 +110,7 @@ pub async fn run(keeper: &Keeper, policy: &Policy) -> Result<Report, Stopped> {
         let found = found.ok_or(SinkError::from(Alarm::HeadDeleted))?;
         let live = found.live();
         report.lag = compact::lag(&live);
-        for (unit, behind) in [("objects", report.lag.objects), ("seqs", report.lag.seqs)] {
-            let gauge = keeper.metrics.compaction_lag.with_label_values(&[unit]);
-            gauge.set(i64::try_from(behind).unwrap_or(i64::MAX));
-        }
+        keeper.metrics.set_compaction_lag(&report.lag);
         let plan = compact::plan(&live, keeper.status().seq, policy);
         drop(live);
         let mut head = found.view.head.clone();
@@ -234,7 +246,6 @@ async fn input(keeper: &Keeper, object: &LiveObject) -> Result<Bytes, Stopped> {
         Some(bytes) => Ok(bytes),
         None => {
             keeper.confirm().await?;
-            keeper.metrics.missing_referenced_total.with_label_values(&["data"]).inc();
             Err(SinkError::from(Alarm::MissingReferenced { what: "data", key: key.clone(), hint: "" }).into())
         }
     }

@@ -10,7 +10,7 @@ use crate::model::frame::Kind;
 use crate::model::head::Head;
 use crate::model::key::{ObjectName, PipelineRoot};
 use crate::model::mark::{Mark, MarkedEntry};
-use crate::plan::gc::{self, Clocks, ExpirePlan, MarkPlan, Policy};
+use crate::plan::gc::{self, Clocks, Delete, ExpirePlan, MarkPlan, Policy};
 use crate::run::patience::Patience;
 use crate::run::read;
 use crate::run::recover::framed;
@@ -133,33 +133,60 @@ async fn left_below(
     Ok(left)
 }
 
-/// What would be marked and deleted now.
+/// What would be marked now, as if this process had known the current rollup for long enough.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Plan {
-    /// What would be marked.
-    pub mark: MarkPlan,
-    /// What is marked already and would be deleted.
-    pub expire: Vec<ExpirePlan>,
+pub struct MarkPreview {
+    /// Which, and why.
+    pub plan: MarkPlan,
+    /// The entries, as the current rollup has them.
+    pub marks: Vec<Delete>,
 }
 
-/// What would be done now, `seen_ms` after this process first saw the current generation. Only reads, and needs no
-/// ownership. Nothing, if there is no stream.
+/// What would be marked now. Only reads, and needs no ownership. Nothing, if there is no stream.
 ///
 /// # Errors
-/// A [`Stopped`] as the actors stop.
-pub async fn plan(
+/// A [`Stopped`] as the actor stops.
+pub async fn plan_mark(
     env: &Env,
     root: &PipelineRoot,
     policy: &Policy,
-    seen_ms: u64,
     patience: &Patience,
-) -> Result<Option<Plan>, Stopped> {
+) -> Result<Option<MarkPreview>, Stopped> {
     let Some((view, store_ms)) = read::dated_view(env, root, patience).await? else { return Ok(None) };
+    let head = &view.head;
+    let mut memory = Memory::default();
+    memory.look(env, root, head, patience).await?;
+    let clocks = Clocks { owner_ms: env.clock.now_ms(), store_ms, seen_ms: u64::MAX };
+    let plan = gc::mark(head, memory.marked(head), &clocks, policy)?;
+    let mut marks = Vec::new();
+    if let (Some(range), Some(current)) = (plan.range, &head.rollup) {
+        let entries = mark::replaced(env, head, current, range, patience).await?;
+        marks.extend(entries.into_iter().map(|MarkedEntry { seq, key, .. }| Delete {
+            seq,
+            key,
+            reason: plan.reason.clone(),
+        }));
+    }
+    Ok(Some(MarkPreview { plan, marks }))
+}
+
+/// What is marked already and would be deleted now. Only reads, and needs no ownership.
+///
+/// # Errors
+/// A [`Stopped`] as the actor stops.
+pub async fn plan_expire(
+    env: &Env,
+    root: &PipelineRoot,
+    policy: &Policy,
+    patience: &Patience,
+) -> Result<Vec<ExpirePlan>, Stopped> {
+    let Some((view, store_ms)) = read::dated_view(env, root, patience).await? else { return Ok(Vec::new()) };
     let mut memory = Memory::default();
     memory.look(env, root, &view.head, patience).await?;
-    let clocks = Clocks { owner_ms: env.clock.now_ms(), store_ms, seen_ms };
-    let mark = gc::mark(&view.head, memory.marked(&view.head), &clocks, policy)?;
-    let pending = memory.pending.iter().flatten();
-    let expire = pending.map(|pending| gc::expire(&view.head, &pending.key, &pending.mark, &pending.left));
-    Ok(Some(Plan { mark, expire: expire.collect::<Result<_, _>>()? }))
+    let pending = memory.pending.as_deref().unwrap_or_default();
+    if !pending.is_empty() {
+        let clocks = Clocks { owner_ms: env.clock.now_ms(), store_ms, seen_ms: u64::MAX };
+        clocks.certain(policy)?;
+    }
+    pending.iter().map(|pending| gc::expire(&view.head, &pending.key, &pending.mark, &pending.left)).collect()
 }

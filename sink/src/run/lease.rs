@@ -3,7 +3,8 @@
 //!
 //! The holder counts from before it asked for the grant, the next owner from when it first saw the grant: on
 //! whichever machine, the holder's time ends first. Neither compares the other's clock. What the lease can't bound
-//! is a request that a network delivers later than `request_ms` and `margin_ms` after it was sent.
+//! is a request that a network delivers later than `request_ms` and `margin_ms` after it was sent, and a process that
+//! is frozen as long between the last look at its clock and the socket.
 
 use std::time::Duration;
 

@@ -17,15 +17,16 @@ use crate::model::frame::{self, Kind};
 use crate::model::head::{CompactionRef, RecordRef};
 use crate::model::ids::Digest;
 use crate::model::key::PipelineRoot;
+use crate::plan::clocks;
 use crate::plan::originals::{self, Input, Output, Plan, Policy, Reached, Since};
 use crate::run::compact::stored;
-use crate::run::patience::Patience;
+use crate::run::patience::{Patience, deleted};
 use crate::run::read;
 use crate::run::recover::live::LiveObject;
 use crate::run::recover::{Depth, Recovered, recover, recover_from};
 use crate::sink::Keeper;
 use crate::stop::{StopReason, Stopped};
-use crate::store::{ObjectMeta, Outcome};
+use crate::store::ObjectMeta;
 
 /// Objects that are deleted before HEAD is read again.
 const BATCH: usize = 100;
@@ -46,7 +47,7 @@ pub struct Report {
 /// What would be deleted now. Only reads, and needs no ownership.
 ///
 /// # Errors
-/// [`StopReason::ClockUncertain`] if the store tells no time; those of [`recover`].
+/// [`StopReason::ClockUncertain`]; those of [`recover`].
 pub async fn plan(
     env: &Env,
     root: &PipelineRoot,
@@ -57,7 +58,8 @@ pub async fn plan(
     let Some(found) = recover(env, root, Depth::Manifest, patience).await? else {
         return Ok(Plan::default());
     };
-    Ok(planned(env, root, &found, dated(date_ms)?, policy, patience).await?)
+    let now_ms = clocks::certain(env.clock.now_ms(), date_ms, policy.max_clock_skew_ms)?;
+    Ok(planned(env, root, &found, now_ms, policy, patience).await?)
 }
 
 /// Deletes what may go.
@@ -68,7 +70,7 @@ pub async fn run(keeper: &Keeper, policy: &Policy) -> Result<Report, Stopped> {
     let mut known = keeper.turn().await;
     let (_, date_ms) = keeper.confirm().await?;
     let (env, root, patience) = (&keeper.env, &keeper.root, keeper.patience());
-    let now_ms = dated(date_ms)?;
+    let now_ms = clocks::certain(env.clock.now_ms(), date_ms, policy.max_clock_skew_ms)?;
     let found = recover_from(env, root, Depth::Manifest, &patience, known.take()).await?;
     let found = found.ok_or(SinkError::from(Alarm::HeadDeleted))?;
     let plan = planned(env, root, &found, now_ms, policy, &patience).await?;
@@ -94,11 +96,6 @@ pub async fn run(keeper: &Keeper, policy: &Policy) -> Result<Report, Stopped> {
         }
     }
     Ok(report)
-}
-
-fn dated(store_date_ms: Option<u64>) -> Result<u64, Stopped> {
-    store_date_ms
-        .ok_or_else(|| Stopped::new(StopReason::ClockUncertain, "the store's answer for HEAD has no Date"))
 }
 
 /// Gathers what a plan needs.
@@ -217,7 +214,6 @@ async fn check(keeper: &Keeper, output: &Output) -> Result<(), Stopped> {
         return Ok(());
     }
     keeper.confirm().await?;
-    keeper.metrics.missing_referenced_total.with_label_values(&["data"]).inc();
     Err(SinkError::from(Alarm::MissingReferenced { what: "data", key: key.clone(), hint: "" }).into())
 }
 
@@ -241,11 +237,7 @@ async fn delete(
             continue;
         };
         deleting.sent(Instant::now() + Duration::from_millis(keeper.patience_ms));
-        let answer = keeper.env.store.delete(&input.key, None).await;
-        let Outcome::Done(()) = answer else {
-            let detail = format!("DELETE of {:?}: {answer:?}", input.key);
-            return Err(Stopped::new(StopReason::AmbiguousResponse, detail));
-        };
+        deleted(&input.key, keeper.env.store.delete(&input.key, None).await)?;
         deleting.answered();
         report.deleted += 1;
         report.bytes += input.size;

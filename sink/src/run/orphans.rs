@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::env::Env;
 use crate::error::{Alarm, SinkError};
-use crate::metrics::Metrics;
 use crate::model::key::PipelineRoot;
+use crate::plan::clocks;
 use crate::plan::orphans::{self, Content, Plan, Policy, Row, Sight, Stray, Verdict};
 use crate::point::{self, Point};
 use crate::run::lease::Lease;
@@ -70,7 +70,7 @@ pub async fn plan(
     policy: &Policy,
     patience: &Patience,
 ) -> Result<Plan, Stopped> {
-    let gathering = Gathering { env, root, policy, patience, metrics: None };
+    let gathering = Gathering { env, root, policy, patience };
     gathering.survey().await.map(|survey| survey.plan)
 }
 
@@ -82,13 +82,7 @@ pub async fn run(keeper: &Keeper, policy: &Policy) -> Result<Report, Stopped> {
     let _turn = keeper.turn().await;
     keeper.confirm().await?;
     let patience = keeper.patience();
-    let gathering = Gathering {
-        env: &keeper.env,
-        root: &keeper.root,
-        policy,
-        patience: &patience,
-        metrics: Some(&keeper.metrics),
-    };
+    let gathering = Gathering { env: &keeper.env, root: &keeper.root, policy, patience: &patience };
     let Survey { recovered, plan } = gathering.survey().await?;
     let candidates = plan.deletes().count() as u64;
     keeper.metrics.orphans_seen.set(i64::try_from(candidates).unwrap_or(i64::MAX));
@@ -121,7 +115,6 @@ struct Gathering<'a> {
     root: &'a PipelineRoot,
     policy: &'a Policy,
     patience: &'a Patience,
-    metrics: Option<&'a Metrics>,
 }
 
 impl Gathering<'_> {
@@ -130,8 +123,7 @@ impl Gathering<'_> {
         let store_date_ms = self.store_date_ms().await?;
         let before = self.recovered(None).await?;
         let (head, entries) = (before.view.head.clone(), before.entries.len());
-        let reach = Reach::of(self.env, self.root, self.patience, &before).await;
-        let reach = reach.map_err(|error| self.alarmed(error))?;
+        let reach = Reach::of(self.env, self.root, self.patience, &before).await?;
         let listed = listing::compared(self.env, &self.root.listing(), &reach).await?;
         point::reach(Point::RecAfterListing);
         let recovered = self.recovered(Some(before)).await?;
@@ -140,8 +132,7 @@ impl Gathering<'_> {
             let new = since(&recovered, entries);
             strays.retain(|stray| !new.contains(&stray.key));
         } else {
-            let reach = Reach::of(self.env, self.root, self.patience, &recovered).await;
-            let reach = reach.map_err(|error| self.alarmed(error))?;
+            let reach = Reach::of(self.env, self.root, self.patience, &recovered).await?;
             strays.retain(|stray| !reach.contains(&stray.key));
             absent.retain(|key| reach.is_required(key));
         }
@@ -159,32 +150,18 @@ impl Gathering<'_> {
 
     /// The store's time, if it can be told and is not far from the local one.
     async fn store_date_ms(&self) -> Result<u64, Stopped> {
-        let uncertain = |detail: String| Stopped::new(StopReason::ClockUncertain, detail);
         let before_ms = self.env.clock.now_ms();
-        let found = read::dated_view(self.env, self.root, self.patience).await;
-        let Some((_, date_ms)) = found.map_err(|error| self.alarmed(error))? else {
+        let Some((_, date_ms)) = read::dated_view(self.env, self.root, self.patience).await? else {
             // Either there is nothing at all, or what there is lacks HEAD: that is an alarm.
             return self.recovered(None).await.and_then(|_| Err(self.no_stream()));
         };
         let local_ms = before_ms.midpoint(self.env.clock.now_ms());
-        let date_ms = date_ms.ok_or_else(|| uncertain("the store's answers have no Date".to_owned()))?;
-        // A Date has whole seconds.
-        let (skew_ms, limit_ms) = (local_ms.abs_diff(date_ms + 500), self.policy.max_clock_skew_ms);
-        if skew_ms > limit_ms {
-            return Err(uncertain(format!(
-                "the store's clock is {skew_ms} ms from the local one, {limit_ms} ms are allowed"
-            )));
-        }
-        Ok(date_ms)
+        clocks::certain(local_ms, date_ms, self.policy.max_clock_skew_ms)
     }
 
     async fn recovered(&self, known: Option<Recovered>) -> Result<Recovered, Stopped> {
-        let found = recover::recover_from(self.env, self.root, Depth::Manifest, self.patience, known).await;
-        match found {
-            Ok(Some(recovered)) => Ok(recovered),
-            Ok(None) => Err(self.no_stream()),
-            Err(error) => Err(self.alarmed(error)),
-        }
+        let found = recover::recover_from(self.env, self.root, Depth::Manifest, self.patience, known).await?;
+        found.ok_or_else(|| self.no_stream())
     }
 
     fn no_stream(&self) -> Stopped {
@@ -194,13 +171,12 @@ impl Gathering<'_> {
     /// Objects that must exist and were not listed: either they are missing, or the listing is not to be trusted.
     async fn check_absent(&self, absent: &[String]) -> Result<(), Stopped> {
         let Some(key) = absent.first() else { return Ok(()) };
-        let found = read::meta(self.env, key, self.patience.renewed()).await;
-        if found.map_err(|error| self.alarmed(error))?.is_some() {
+        if read::meta(self.env, key, self.patience.renewed()).await?.is_some() {
             let (count, reason) = (absent.len(), StopReason::ListingUncertain);
             return Err(Stopped::new(reason, format!("{key:?} is there and is not listed, {count} in all")));
         }
         let missing = Alarm::MissingReferenced { what: self.kind(key), key: key.clone(), hint: "" };
-        Err(self.alarmed(missing.into()))
+        Err(SinkError::from(missing).into())
     }
 
     fn kind(&self, key: &str) -> &'static str {
@@ -226,8 +202,7 @@ impl Gathering<'_> {
             strays.into_iter().map(|meta| Stray { meta, content: Content::Unread }).collect();
         let unread = |stray: &Stray| orphans::verdict(stray, sight, self.policy) == Verdict::Unread;
         if strays.iter().any(unread) {
-            let records = Records::of(self.env, self.patience, &recovered.view.head).await;
-            let records = records.map_err(|error| self.alarmed(error))?;
+            let records = Records::of(self.env, self.patience, &recovered.view.head).await?;
             strays.retain(|stray| {
                 !records.others.contains(&stray.meta.key) && !records.keys.contains(&stray.meta.key)
             });
@@ -246,20 +221,8 @@ impl Gathering<'_> {
                 }
             }
         });
-        Ok(read.await.map_err(|error| self.alarmed(error))?.into_iter().flatten().collect())
+        Ok(read.await?.into_iter().flatten().collect())
     }
-
-    /// A stop, counted if it is the hard alarm.
-    fn alarmed(&self, error: SinkError) -> Stopped {
-        alarmed(self.metrics, error)
-    }
-}
-
-fn alarmed(metrics: Option<&Metrics>, error: SinkError) -> Stopped {
-    if let (Some(metrics), SinkError::Integrity(Alarm::MissingReferenced { what, .. })) = (metrics, &error) {
-        metrics.missing_referenced_total.with_label_values(&[what]).inc();
-    }
-    error.into()
 }
 
 /// Whether it is the object that was listed. Stores list tags and dates as they answer them.
@@ -312,7 +275,7 @@ impl Sweep<'_> {
             size: row.size,
             last_modified_ms: row.last_modified_ms,
         };
-        let found = read::meta(env, &row.key, patience).await.map_err(|error| self.alarmed(error))?;
+        let found = read::meta(env, &row.key, patience).await?;
         if !found.is_some_and(|found| same(&found, &listed)) {
             return Ok(false);
         }
@@ -348,7 +311,7 @@ impl Sweep<'_> {
         let (env, root, patience) = (&self.keeper.env, &self.keeper.root, self.keeper.patience());
         let found = recover::recover_from(env, root, Depth::Manifest, &patience, known).await;
         let found = found.and_then(|found| found.ok_or_else(|| Alarm::HeadDeleted.into()));
-        let found = found.map_err(|error| self.alarmed(error))?;
+        let found = found?;
         match before {
             Some((head, entries)) if only_published(&head, &found.view.head) => {
                 reached.extend(since(&found, entries));
@@ -360,10 +323,6 @@ impl Sweep<'_> {
                 Err(Stopped::new(StopReason::StalePlan, detail))
             }
         }
-    }
-
-    fn alarmed(&self, error: SinkError) -> Stopped {
-        alarmed(Some(&self.keeper.metrics), error)
     }
 }
 

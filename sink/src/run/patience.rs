@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use crate::env::Env;
 use crate::error::SinkError;
-use crate::store::{Refusal, Unanswered};
+use crate::stop::{StopReason, Stopped};
+use crate::store::{Outcome, Refusal, Unanswered};
 
 /// First wait between two tries, in milliseconds: a lost packet costs little.
 const FIRST_MS: u64 = 50;
@@ -92,4 +93,19 @@ pub fn denied(request: &'static str, key: &str, refusal: Refusal) -> SinkError {
         Refusal::Conflict => (409, String::new(), "a conflict with another request".to_owned()),
     };
     SinkError::Denied { request, key: key.to_owned(), status, code, message }
+}
+
+/// What came of the delete of an object that may be gone already.
+///
+/// # Errors
+/// [`StopReason::AmbiguousResponse`]: it may be gone, or it was refused.
+pub fn deleted(key: &str, answer: Outcome<()>) -> Result<(), Stopped> {
+    let unknown =
+        |why: &str| Err(Stopped::new(StopReason::AmbiguousResponse, format!("DELETE of {key:?}: {why}")));
+    match answer {
+        Outcome::Done(()) | Outcome::Missing => Ok(()),
+        Outcome::Unknown(why) => unknown(&why.reason),
+        Outcome::Refused(refusal @ Refusal::Denied { .. }) => Err(denied("DELETE", key, refusal).into()),
+        Outcome::Refused(_) => unknown("a conflict with another request"),
+    }
 }

@@ -18,7 +18,7 @@ use crate::run::in_flight::InFlight;
 use crate::run::patience::Patience;
 use crate::run::read;
 use crate::run::recover::Recovered;
-use crate::stop::{StopReason, Stopped};
+use crate::stop::Stopped;
 
 /// A change that an actor asks for, and where its outcome is told.
 #[derive(Debug)]
@@ -111,16 +111,16 @@ impl Keeper {
         Ok((view, date_ms))
     }
 
+    /// Whoever sees another owner first ends the whole sink: nothing is acknowledged after it.
     fn owns(&self, head: &Head) -> Result<(), Stopped> {
-        if head.epoch == self.epoch && head.owner.writer_id == self.writer_id {
+        let Head { epoch, owner, .. } = head;
+        if (*epoch, owner.writer_id) == (self.epoch, self.writer_id) {
             return Ok(());
         }
-        Err(Stopped::new(
-            StopReason::EpochChanged,
-            format!(
-                "{} owns the stream under epoch {}, this process had epoch {}",
-                head.owner.writer_id, head.epoch, self.epoch
-            ),
-        ))
+        let fenced = SinkError::Fenced { mine: self.epoch, epoch: *epoch, owner: owner.writer_id };
+        if *epoch > self.epoch {
+            self.shared.stop(&fenced);
+        }
+        Err(fenced.into())
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::sync::watch;
 
-use super::missing_kind;
 use crate::error::SinkError;
 use crate::metrics::Metrics;
 use crate::model::head::{Head, RollupRef};
@@ -125,13 +125,13 @@ impl Status {
 pub(super) struct Shared {
     metrics: Metrics,
     state: Mutex<State>,
+    /// Why nothing more is committed or acknowledged.
+    stopped: watch::Sender<Option<SinkError>>,
 }
 
 #[derive(Debug)]
 struct State {
     status: Status,
-    /// Why nothing more is committed.
-    stopped: Option<SinkError>,
     /// Why nothing more is accepted.
     refusing: Option<SinkError>,
 }
@@ -139,8 +139,8 @@ struct State {
 impl Shared {
     pub(super) fn new(metrics: Metrics, head: &Head) -> Self {
         export(&metrics, head);
-        let state = State { status: Status::of_head(head), stopped: None, refusing: None };
-        Self { metrics, state: Mutex::new(state) }
+        let state = State { status: Status::of_head(head), refusing: None };
+        Self { metrics, state: Mutex::new(state), stopped: watch::Sender::new(None) }
     }
 
     pub(super) fn status(&self) -> Status {
@@ -148,12 +148,19 @@ impl Shared {
     }
 
     pub(super) fn stopped(&self) -> Option<SinkError> {
-        self.state.lock().stopped.clone()
+        self.stopped.borrow().clone()
+    }
+
+    /// Waits until the sink stopped, and says why.
+    pub(super) async fn ended(&self) -> SinkError {
+        let mut stopped = self.stopped.subscribe();
+        let error = stopped.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());
+        // The sender is here, so that the wait ends with an error only.
+        error.unwrap_or(SinkError::Closed)
     }
 
     pub(super) fn refusing(&self) -> Option<SinkError> {
-        let state = self.state.lock();
-        state.stopped.clone().or_else(|| state.refusing.clone())
+        self.stopped().or_else(|| self.state.lock().refusing.clone())
     }
 
     /// Accepts nothing more; what was accepted goes on.
@@ -164,14 +171,21 @@ impl Shared {
         state.refusing.get_or_insert_with(|| error.clone());
     }
 
-    /// Commits nothing more.
+    /// Commits and acknowledges nothing more. The first reason stays.
     pub(super) fn stop(&self, error: &SinkError) {
+        let first = self.stopped.send_if_modified(|stopped| {
+            let first = stopped.is_none();
+            stopped.get_or_insert_with(|| error.clone());
+            first
+        });
+        if !first {
+            return;
+        }
         tracing::error!(%error, exit_code = error.exit_code(), "the sink stopped");
         count_stop(&self.metrics, error);
-        let mut state = self.state.lock();
-        state.status.last_error = Some(error.to_string());
-        state.status.fenced = matches!(error, SinkError::Fenced { .. });
-        state.stopped.get_or_insert_with(|| error.clone());
+        let status = &mut self.state.lock().status;
+        status.last_error = Some(error.to_string());
+        status.fenced = matches!(error, SinkError::Fenced { .. });
     }
 
     pub(super) fn queued(&self) {
@@ -187,9 +201,9 @@ impl Shared {
         export(&self.metrics, head);
         let mut state = self.state.lock();
         let before = &mut state.status;
-        let (in_flight, last_error) = (before.in_flight, before.last_error.take());
+        let (in_flight, fenced, last_error) = (before.in_flight, before.fenced, before.last_error.take());
         let actors = std::mem::take(&mut before.actors);
-        state.status = Status { in_flight, last_error, actors, ..Status::of_head(head) };
+        state.status = Status { in_flight, fenced, last_error, actors, ..Status::of_head(head) };
     }
 
     pub(super) fn turned(&self, actor: &'static str, on: bool) {
@@ -214,7 +228,7 @@ pub(super) fn count_stop(metrics: &Metrics, error: &SinkError) {
     if let SinkError::Fenced { .. } = error {
         metrics.fenced_total.inc();
     }
-    if let Some(kind) = missing_kind(error) {
+    if let Some(kind) = error.missing_kind() {
         metrics.missing_referenced_total.with_label_values(&[kind]).inc();
     }
 }

@@ -126,6 +126,7 @@ impl Committer {
                 return Ok(Some(item));
             }
             tokio::select! {
+                error = self.shared.ended() => return Err(error),
                 item = self.items.recv() => return Ok(item),
                 Some(request) = self.changes.recv() => self.change(request).await?,
             }
@@ -194,6 +195,10 @@ impl Committer {
             // No limit: an unanswered swap is resolved before anything else is written.
             self.publisher.commit(batches, &Patience::unlimited()).await?;
             self.shared.committed(&self.publisher.view.head);
+        }
+        // An actor may have seen another owner since.
+        if let Some(error) = self.shared.stopped() {
+            return Err(error);
         }
         let (epoch, metrics) = (self.publisher.view.head.epoch, &self.publisher.metrics);
         let mut seq = before;

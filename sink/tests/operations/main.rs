@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use sinks::metrics::Metrics;
 use sinks::model::ids::Digest;
-use sinks::stop::StopReason;
+use sinks::stop::{StopReason, Stopped};
 
 const ALERTS: &str = include_str!("../../ops/alerts.yaml");
 const DASHBOARD: &str = include_str!("../../ops/grafana-dashboard.json");
@@ -148,7 +148,11 @@ fn the_dashboard_shows_every_metric_and_no_other() {
 fn the_page_leads_from_every_alarm_and_stop_somewhere() {
     for reason in StopReason::ALL {
         assert!(PAGE.contains(&format!("\n### `{}`\n", reason.name())), "{}", reason.name());
-        assert!(PAGE.contains(&format!("(exit code {})", reason.exit_code())), "{}", reason.name());
+        assert!(
+            PAGE.contains(&format!("(exit code {})", Stopped::new(reason, "").exit_code())),
+            "{}",
+            reason.name()
+        );
     }
     // The words of `Alarm`, from where they are defined: its variants carry values and can't be listed.
     let source = include_str!("../../src/error.rs");

@@ -1,10 +1,12 @@
 //! The actors of the background as parts of a process, and as commands of their own.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
-use sinks::store::{Outcome, Store as _};
+use sinks::store::{Condition, Outcome, Store as _};
 use tokio::time::{Duration, sleep, timeout};
 
-use crate::rig::{LIMIT, PIPELINE, Rig, code, transaction};
+use crate::rig::{LIMIT, PIPELINE, Rig, Running, code, finished, transaction};
 use crate::{get, served, text};
 
 /// Everything on, with windows as short as the store's clock, which counts seconds, allows.
@@ -157,4 +159,200 @@ async fn commands_show_what_they_would_do_and_take_over_only_when_told() {
     assert_eq!(rig.ids().await, (1..=12).collect::<Vec<u64>>());
     let status = rig.json(&["status", "--json"]).await;
     assert_eq!(status["status"]["epoch"], 4, "each took the stream over once: {status}");
+}
+
+/// A pipeline whose orphans are old after two seconds, with `more` of its settings.
+fn tidy(more: &str) -> String {
+    let settings = format!(
+        "    send_timeout_ms: 1000\n    request_timeout_ms: 1000\n    grace_period_ms: 2000\n    max_clock_skew_ms: 5000\n\
+         {more}    batch:"
+    );
+    PIPELINE.replace("    batch:", &settings)
+}
+
+/// Objects of no batch below the table's prefix.
+async fn litter(rig: &Rig, names: &[&str]) -> Vec<String> {
+    let store = rig.store();
+    let mut keys = Vec::new();
+    for name in names {
+        let key = format!("orders/public.orders/{name}");
+        let put = store.put(&key, bytes::Bytes::from_static(b"{}\n"), Condition::Absent, &[]).await;
+        assert!(matches!(put, Outcome::Done(_)), "{put:?}");
+        keys.push(key);
+    }
+    keys
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_gives_the_reason_of_each_object() {
+    let rig = Rig::start(&tidy("    rollup_every_entries: 1\n    safety_window_ms: 0\n"), None).await;
+    for end in [3, 5, 6] {
+        assert_eq!(code(&rig.ask(&["run"], &transactions(1..=end)).await), 0);
+        assert_eq!(code(&rig.ask(&["rollup", "--take-over"], "").await), 0);
+    }
+    let old = litter(&rig, &["old-1", "old-2"]).await;
+    sleep(Duration::from_millis(3500)).await;
+    let young = litter(&rig, &["young"]).await;
+    let would = async |arguments: &[&str]| {
+        let output = rig.ask(arguments, "").await;
+        assert_eq!(code(&output), 0, "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let said = would(&["reconcile", "--dry-run"]).await;
+    for key in &old {
+        let line = format!("  delete {key:?}: unreachable and older than the grace period; 3 bytes, ");
+        assert!(said.contains(&line), "{line} in {said}");
+    }
+    let line = format!("  keep {:?}: unreachable, and younger than the grace period; ", young[0]);
+    assert!(said.contains(&line) && said.contains(", 2 to delete\n"), "{said}");
+    let plan = rig.json(&["reconcile", "--dry-run", "--json"]).await;
+    let rows = plan["actors"][0]["report"]["rows"].as_array().expect("rows").clone();
+    let reasons: Vec<_> =
+        rows.iter().filter(|row| row["verdict"] == "delete").map(|row| &row["reason"]).collect();
+    assert_eq!(reasons, ["unreachable and older than the grace period"; 2], "{plan}");
+
+    let plan = rig.json(&["gc", "--dry-run", "--only", "mark", "--json"]).await;
+    let marks = plan["actors"][0]["report"]["marks"].as_array().expect("marks").clone();
+    let seqs: Vec<_> = marks.iter().filter_map(|entry| entry["seq"].as_u64()).collect();
+    assert_eq!(seqs, [1, 2, 3, 4, 5], "{plan}");
+    assert!(
+        marks.iter().all(|entry| entry["reason"] == "rollups 2 and 3 both cover them for the window"),
+        "{plan}"
+    );
+    let said = would(&["gc", "--dry-run", "--only", "mark"]).await;
+    let line = format!("  - key {}, reason rollups 2 and 3 both ", marks[0]["key"].as_str().expect("a key"));
+    assert!(said.contains(&line), "{line} in {said}");
+
+    let said = would(&["compact", "--dry-run"]).await;
+    assert!(said.contains("keep orders/public.orders/") && said.contains(": too few neighbours"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_ends_with_the_code_of_why_it_stopped() {
+    let rig = Rig::start(&tidy("    brake: {objects: 1}\n"), None).await;
+    assert_eq!(code(&rig.ask(&["run"], &transactions(1..=2)).await), 0);
+    let old = litter(&rig, &["old-1", "old-2"]).await;
+    sleep(Duration::from_millis(3500)).await;
+    let ends = async |rule: Option<&str>, expected: i32, word: &str| {
+        let fault = rule.map(|rule| rig.server.fault(rule.parse().expect("a rule")).expect("a fault"));
+        let output = rig.ask(&["reconcile", "--take-over"], "").await;
+        drop(fault);
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), expected, "{said}");
+        assert!(said.contains(&format!("reconcile: stopped, {word}: ")), "{said}");
+    };
+    ends(None, 1, "brake").await;
+    assert_eq!(rig.count("orders/public.orders/old-").await, 2, "the brake deletes nothing");
+    std::fs::write(rig.path("pipeline.yaml"), tidy("    brake: {objects: 2}\n"))
+        .expect("the pipeline's file");
+    rig.server.set_clock_offset_ms(60_000);
+    ends(None, 3, "clock_uncertain").await;
+    rig.server.set_clock_offset_ms(0);
+    // The store says no for good: that is a setting of the bucket's, and no silence.
+    let delete = |effect: &str| format!("operation=DeleteObject key={} effect={effect}", old[0]);
+    ends(Some(&delete("refuse code=AccessDenied")), 2, "ambiguous_response").await;
+    ends(Some(&delete("refuse code=InternalError")), 7, "ambiguous_response").await;
+    assert_eq!(rig.count("orders/public.orders/old-").await, 2);
+    let done = rig.json(&["reconcile", "--take-over", "--json"]).await;
+    assert_eq!(done["actors"][0]["report"]["deleted"], json!(2), "{done}");
+}
+
+/// `/metrics` and `/status` of a process that says it is about to end.
+async fn last_words(running: &mut Running, address: &str) -> (String, Value) {
+    running.log("until then the metrics can be read").await;
+    let status = get(address, "/status").await;
+    let status = serde_json::from_str(status.split("\r\n\r\n").nth(1).expect("a body")).expect("JSON");
+    (get(address, "/metrics").await, status)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_start_found_missing_can_be_scraped_before_the_process_ends() {
+    let rig = Rig::start(&PIPELINE.replace("'off'", "'127.0.0.1:0'"), None).await;
+    assert_eq!(code(&rig.ask(&["run"], &transactions(1..=3)).await), 0);
+    let store = rig.store();
+    let Outcome::Done(page) = store.list("orders/_manifest/entries/", None, 10).await else {
+        panic!("a listing")
+    };
+    assert_eq!(store.delete(&page.objects[1].key, None).await, Outcome::Done(()));
+    let mut running = rig.run();
+    let address = served(&running.log("metrics are served").await);
+    let (metrics, status) = last_words(&mut running, &address).await;
+    let counted = r#"s3_missing_referenced_total{kind="entry",pipeline="orders",sink="s3"} 1"#;
+    assert!(metrics.contains(counted), "{metrics}");
+    assert_eq!(status, Value::Null, "no stream is owned");
+    running.signal("TERM").await;
+    let (ended, logs) = running.wait().await;
+    assert_eq!(ended.code(), Some(5), "{logs}");
+    // Who does not want to wait is not kept.
+    let at_once = PIPELINE.replace("'off'", "'127.0.0.1:0', linger_ms: 0");
+    std::fs::write(rig.path("pipeline.yaml"), at_once).expect("the pipeline's file");
+    assert_eq!(code(&rig.ask(&["run"], "").await), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_owner_notices_that_it_is_fenced() {
+    let pipeline = PIPELINE.replace("    batch:", "    actors_every_ms: 50\n    batch:");
+    let rig = Rig::start(&pipeline.replace("'off'", "'127.0.0.1:0'"), None).await;
+    let mut running = rig.run();
+    let address = served(&running.log("metrics are served").await);
+    running.feed(&transactions(1..=2)).await;
+    while running.line().await.expect("an acknowledgement")["seq"] != 2 {}
+    // Another host, with a record of its own.
+    std::fs::write(
+        rig.path("other.yaml"),
+        PIPELINE.replace("    batch:", "    local_checkpoint: other.redb\n    batch:"),
+    )
+    .expect("the other host's file");
+    let mut other = rig.process(Path::new(env!("CARGO_BIN_EXE_assay-sink")));
+    other.args(["compact", "--config", "other.yaml", "--take-over"]);
+    let output = finished(other, "").await;
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    // It is fed nothing more: its own actors find the other owner.
+    let (metrics, status) = last_words(&mut running, &address).await;
+    assert!(metrics.contains("s3_fenced_total{pipeline=\"orders\",sink=\"s3\"} 1\n"), "{metrics}");
+    assert_eq!((&status["fenced"], &status["epoch"]), (&json!(true), &json!(1)), "{status}");
+    assert!(
+        metrics.contains("s3_compaction_lag{pipeline=\"orders\",sink=\"s3\",unit=\"objects\"} 2\n"),
+        "{metrics}"
+    );
+    running.signal("TERM").await;
+    let (ended, logs) = running.wait().await;
+    assert_eq!(ended.code(), Some(6), "{logs}");
+    assert_eq!(rig.json(&["status", "--json"]).await["status"]["epoch"], json!(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_object_turns_the_actors_off_and_publishing_goes_on() {
+    let more = "    actors_every_ms: 50\n    reconcile: true\n    reconcile_every_ms: 1\n";
+    let rig = Rig::start(&tidy(more).replace("'off'", "'127.0.0.1:0'"), None).await;
+    let mut running = rig.run();
+    let address = served(&running.log("metrics are served").await);
+    running.feed(&transactions(1..=2)).await;
+    while running.line().await.expect("an acknowledgement")["seq"] != 2 {}
+    let store = rig.store();
+    let Outcome::Done(page) = store.list("orders/public.orders/", None, 10).await else {
+        panic!("a listing")
+    };
+    assert_eq!(store.delete(&page.objects[0].key, None).await, Outcome::Done(()));
+    let off = async {
+        loop {
+            let metrics = get(&address, "/metrics").await;
+            if metrics.contains("s3_actors_off{pipeline=\"orders\",sink=\"s3\"} 1\n") {
+                return metrics;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let metrics = timeout(LIMIT, off).await.expect("reconciliation misses it");
+    for counted in [
+        r#"s3_missing_referenced_total{kind="data",pipeline="orders",sink="s3"} 1"#,
+        r#"s3_gc_stopped_total{actor="reconcile",pipeline="orders",reason="integrity_failure",sink="s3"} 1"#,
+    ] {
+        assert!(metrics.contains(counted), "{counted} in {metrics}");
+    }
+    running.feed(&transactions(3..=3)).await;
+    while running.line().await.expect("an acknowledgement")["seq"] != 3 {}
+    let (ended, logs) = running.wait().await;
+    assert_eq!(ended.code(), Some(0), "{logs}");
+    assert_eq!(code(&rig.ask(&["verify"], "").await), 5);
 }

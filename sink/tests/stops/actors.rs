@@ -270,6 +270,7 @@ fn compactions() -> Vec<Case> {
             "an output that comes back with a wrong byte",
             Fault::Rules("operation=GetObject key=ROOT/*/compacted/* effect=corrupt"),
         ),
+        case(Originals, ClockUncertain, 0, "a store whose clock is a minute fast", Fault::Clock(60_000)),
     ]
 }
 

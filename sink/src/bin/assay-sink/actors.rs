@@ -228,7 +228,7 @@ impl Once {
         actors: Vec<Told>,
         stopped: Option<(Actor, Stopped)>,
     ) -> Result<u8, Failure> {
-        let code = stopped.as_ref().map_or(DONE, |(_, stopped)| stopped.reason.exit_code());
+        let code = stopped.as_ref().map_or(DONE, |(_, stopped)| stopped.exit_code());
         let root = opened.config.root.as_str().to_owned();
         if self.json {
             let stopped = stopped.map(|(actor, stopped)| StoppedAnswer {

@@ -28,6 +28,8 @@ const DONE: u8 = 0;
 const REFUSED: u8 = 1;
 const USAGE: u8 = 2;
 const OWN_FAULT: u8 = 4;
+const INTEGRITY: u8 = 5;
+const FENCED: u8 = 6;
 const UNAVAILABLE: u8 = 7;
 const INTERRUPTED: u8 = 130;
 

@@ -81,7 +81,7 @@ async fn write(
                 Some(None) => {}
                 Some(Some(batch)) => {
                     last = Some(Line::not_durable("acknowledged", &batch.position));
-                    sink.accept(batch).await?;
+                    sink.accept(batch).await.map_err(|error| lost(&sink, error))?;
                 }
             },
             () = sleep_until(due.unwrap_or_else(far)), if due.is_some() => {

@@ -24,7 +24,7 @@ use crate::probe::probe;
 use crate::rolling;
 use crate::source::Source;
 use crate::stop::Stop;
-use crate::{DONE, Failure, INTERRUPTED, OWN_FAULT, UNAVAILABLE, USAGE};
+use crate::{DONE, FENCED, Failure, INTEGRITY, INTERRUPTED, OWN_FAULT, REFUSED, UNAVAILABLE, USAGE};
 
 /// Reads events, writes them, and prints each position once everything up to it is durable.
 #[derive(Args)]
@@ -48,35 +48,74 @@ impl Run {
         let metrics = Metrics::new(&opened.config.pipeline, &opened.config.sink);
         let watched: Watched = Arc::default();
         let endpoint = listen(&opened.config, &metrics, &watched).await?;
-        if opened.config.durability == Durability::LegacyRolling {
-            return rolling::run(&opened, &metrics, &watched, &mut stop).await;
-        }
-        let settings = match cleared(&opened, &metrics, &mut stop).await? {
-            Ok(settings) => settings,
-            Err(code) => return Ok(code),
+        let ended = if opened.config.durability == Durability::LegacyRolling {
+            rolling::run(&opened, &metrics, &watched, &mut stop).await
+        } else {
+            durable(&opened, &metrics, &watched, &mut stop).await
         };
-        let sink = tokio::select! {
-            code = stop.asked(1) => return Ok(code),
-            sink = Sink::start(opened.env.clone(), settings) => Arc::new(sink?),
-        };
-        let shown = Arc::downgrade(&sink);
-        *watched.lock() = Some(Arc::new(move || match shown.upgrade() {
-            Some(sink) => serde_json::to_string(&sink.status()).unwrap_or_default(),
-            None => NOTHING.to_owned(),
-        }));
-        let config = &opened.config;
-        let background = Background::start(sink.keeper(), Actors::of(config), Cadence::of(&config.lifecycle));
-        let result = deliver(&opened, &sink, &metrics, &mut stop).await;
-        drop(endpoint);
-        tokio::select! {
-            () = background.stop(LAST_ACTOR) => {}
-            _ = stop.asked(2) => {}
+        if let (Some(_), Err(failure)) = (&endpoint, &ended) {
+            linger(failure, opened.config.metrics_linger_ms, &mut stop).await;
         }
-        let closed = close(sink, &opened.config, &mut stop).await;
-        match (result, closed) {
-            (Err(failure), _) | (Ok(_), Err(failure)) => Err(failure),
-            (Ok(code), Ok(())) => Ok(code),
-        }
+        ended
+    }
+}
+
+async fn durable(
+    opened: &Opened,
+    metrics: &Metrics,
+    watched: &Watched,
+    stop: &mut Stop,
+) -> Result<u8, Failure> {
+    let settings = match cleared(opened, metrics, stop).await? {
+        Ok(settings) => settings,
+        Err(code) => return Ok(code),
+    };
+    let sink = tokio::select! {
+        code = stop.asked(1) => return Ok(code),
+        sink = Sink::start(opened.env.clone(), settings) => Arc::new(sink?),
+    };
+    let shown = Arc::downgrade(&sink);
+    *watched.lock() = Some(Arc::new(move || match shown.upgrade() {
+        Some(sink) => snapshot(&sink),
+        None => NOTHING.to_owned(),
+    }));
+    let config = &opened.config;
+    let background = Background::start(sink.keeper(), Actors::of(config), Cadence::of(&config.lifecycle));
+    tracing::info!(status = snapshot(&sink), "the stream is owned");
+    let result = deliver(opened, &sink, metrics, stop).await;
+    tokio::select! {
+        () = background.stop(LAST_ACTOR) => {}
+        _ = stop.asked(2) => {}
+    }
+    // What was last is shown as long as anybody can look.
+    let last = snapshot(&sink);
+    tracing::info!(status = last, "the stream as it is left");
+    *watched.lock() = Some(Arc::new(move || last.clone()));
+    let closed = close(sink, config, stop).await;
+    match (result, closed) {
+        (Err(failure), _) | (Ok(_), Err(failure)) => Err(failure),
+        (Ok(code), Ok(())) => Ok(code),
+    }
+}
+
+fn snapshot(sink: &Sink) -> String {
+    serde_json::to_string(&sink.status()).unwrap_or_default()
+}
+
+/// Ends that page somebody stay readable on the endpoint: a process that is gone at once was scraped by nobody.
+async fn linger(failure: &Failure, ms: u64, stop: &mut Stop) {
+    if ms == 0 || !matches!(failure.code, REFUSED | INTEGRITY | FENCED) {
+        return;
+    }
+    let Failure { code, message } = failure;
+    tracing::error!(
+        exit_code = code,
+        ms,
+        "{message}; until then the metrics can be read, a signal ends it at once"
+    );
+    tokio::select! {
+        () = sleep(Duration::from_millis(ms)) => {}
+        _ = stop.asked(1) => {}
     }
 }
 
@@ -102,7 +141,7 @@ pub(crate) async fn cleared(
 }
 
 fn refusal(code: u8) -> &'static str {
-    if code == crate::REFUSED {
+    if code == REFUSED {
         "the provider failed the probe: no durable sink on it"
     } else {
         "the probe is inconclusive: nothing is started; see to the network or the provider, then start again"
@@ -168,7 +207,6 @@ async fn deliver(
     if let Some(line) = &line {
         line.print()?;
     }
-    tracing::info!(epoch = status.epoch, seq = status.seq, resumes = line.is_some(), "the stream is owned");
     let (batches, submitted) = mpsc::channel::<Option<Batch>>(1);
     let (owed, acknowledged) = mpsc::channel(1024);
     let submitter = tokio::spawn(submit(Arc::clone(sink), submitted, owed));
@@ -178,6 +216,8 @@ async fn deliver(
     let read = tokio::select! {
         read = source.read(input, batches, stop) => read,
         ended = &mut acker => return joined(ended).and(Ok(OWN_FAULT)),
+        // Also while there is nothing to acknowledge: an actor may find that the stream has another owner.
+        error = sink.ended() => return Err(error.into()),
     };
     let ended = last_words(&mut acker, &opened.config, stop).await;
     submitter.abort();

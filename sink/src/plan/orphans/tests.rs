@@ -127,6 +127,12 @@ fn the_brake_stops_what_is_implausible_and_nothing_small() {
     ] {
         assert_eq!(brake.on(deletes, listed).is_some(), on, "{deletes} of {listed}");
     }
+    let few = Brake { most: 5, ..brake };
+    assert_eq!(
+        (few.on(5, 100), few.on(6, 100).is_some()),
+        (None, true),
+        "a person's limit may be a small one"
+    );
     let why = Brake::default().on(101, 200).unwrap();
     assert_eq!(why, "101 of 200 objects would be deleted, more than 50 of a hundred");
 }

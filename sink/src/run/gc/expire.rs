@@ -11,10 +11,9 @@ use crate::plan::change::Change;
 use crate::plan::gc::{self, Clocks, Delete, ExpirePlan, Policy};
 use crate::point::{self, Point};
 use crate::run::parallel::in_parallel;
-use crate::run::patience::denied;
+use crate::run::patience::deleted;
 use crate::sink::Keeper;
 use crate::stop::{StopReason, Stopped};
-use crate::store::{Outcome, Refusal};
 
 /// Deletes between two looks at HEAD, all of them under way at once.
 const BATCH: usize = 16;
@@ -104,18 +103,5 @@ fn still_below(head: &Head, batch: &[Delete]) -> Result<(), Stopped> {
             let detail = format!("entry {} is not below HEAD's floor {}", delete.seq, head.entry_floor);
             Err(Stopped::new(StopReason::StalePlan, detail))
         }
-    }
-}
-
-fn deleted(key: &str, answer: Outcome<()>) -> Result<(), Stopped> {
-    let ambiguous =
-        |what: String| Err(Stopped::new(StopReason::AmbiguousResponse, format!("DELETE of {key:?}: {what}")));
-    match answer {
-        Outcome::Done(()) | Outcome::Missing => Ok(()),
-        Outcome::Unknown(why) => ambiguous(why.reason),
-        Outcome::Refused(refusal @ Refusal::Denied { .. }) => {
-            ambiguous(denied("DELETE", key, refusal).to_string())
-        }
-        Outcome::Refused(_) => ambiguous("a conflict with another request".to_owned()),
     }
 }
