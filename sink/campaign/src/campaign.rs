@@ -8,9 +8,10 @@ use serde::Serialize;
 use sinks::model::ids::Digest;
 use tokio::time::Instant;
 
-use crate::chaos::{Applied, Chaos, Fault};
+use crate::chaos::{Applied, Chaos};
 use crate::coverage::{self, CLAIM_MINUTES, Count};
 use crate::failure::Failure;
+use crate::fault::Fault;
 use crate::judge::{Judgement, Sample};
 use crate::loss::Loss;
 use crate::plan::{Plan, Sink};
@@ -19,7 +20,7 @@ use crate::rig::{Halt, Rig, Role};
 use crate::source;
 
 /// How long the job may take to work for the first time, in seconds.
-const START_S: u64 = 60;
+const START_S: u64 = 120;
 
 /// How long the drain may take, in seconds.
 const DRAIN_S: u64 = 90;
@@ -190,7 +191,7 @@ async fn drive(chaos: &mut Chaos, extent: Extent, course: &mut Course) -> Result
         }
     }
     if extent.minutes > 0 {
-        if clean(chaos) && chaos.applied.iter().all(Applied::shown) {
+        if clean(chaos) && unshown(&chaos.applied, &[], 0).is_empty() {
             eprintln!("soak: faults by chance for {} minutes", extent.minutes);
             let until = Instant::now() + Duration::from_secs(60 * extent.minutes);
             chaos.until = Some(until);
@@ -212,7 +213,8 @@ fn unshown(applied: &[Applied], counts: &[Count], minutes: u64) -> Vec<String> {
     let mut reasons = Vec::new();
     for one in applied {
         if !one.shown() {
-            reasons.push(format!("{}: fired {}, healed {}", one.fault, one.fired, one.healed));
+            let note = if one.note.is_empty() { String::new() } else { format!(": {}", one.note) };
+            reasons.push(format!("{}: fired {}, healed {}{note}", one.fault, one.fired, one.healed));
         }
         if one.pids_stable == Some(false) {
             reasons.push(format!("{}: the workers are not the processes that they were", one.fault));
@@ -232,7 +234,7 @@ async fn start(rig: &mut Rig) -> Result<(), Halt> {
     rig.start(Role::Store, None)?;
     if rig.plan.starts_log() {
         rig.start(Role::Log, None)?;
-        source::prepare(&rig.plan).await?;
+        ready(rig).await?;
     }
     if rig.plan.sink == Sink::Staged {
         rig.start(Role::Coordinator, None)?;
@@ -244,6 +246,25 @@ async fn start(rig: &mut Rig) -> Result<(), Halt> {
     rig.start(Role::Generator, None)?;
     rig.start(Role::Oracle, None)?;
     Ok(())
+}
+
+/// Waits until the log that was started is ready for a campaign.
+async fn ready(rig: &mut Rig) -> Result<(), Halt> {
+    let plan = rig.plan.clone();
+    let mut prepared = std::pin::pin!(source::prepare(&plan));
+    loop {
+        tokio::select! {
+            ended = &mut prepared => return Ok(ended?),
+            () = tokio::time::sleep(Duration::from_millis(200)) => {}
+        }
+        if let Some(status) = rig.ended(Role::Log)? {
+            let command = plan.kafka.as_ref().and_then(|kafka| kafka.command.as_deref()).unwrap_or("log");
+            return Err(Halt::Failed(Failure::away(format!(
+                "the broker ended with {status} before it answered: {command:?} must serve at {}; log.log says why",
+                plan.log
+            ))));
+        }
+    }
 }
 
 /// That the job works before anything is broken: the source grows between two looks, checkpoints count, objects are
@@ -471,7 +492,10 @@ mod tests {
         assert_eq!(unshown(&clean, &[], 0), Vec::<String>::new());
         assert_eq!(verdict(false, true), Verdict::Pass);
         for (one, reason) in [
-            (Applied { fired: false, ..applied(Fault::Loss) }, "loss of packets: fired false, healed true"),
+            (
+                Applied { fired: false, note: "no right".to_owned(), ..applied(Fault::Loss) },
+                "loss of packets: fired false, healed true: no right",
+            ),
             (
                 Applied { healed: false, ..applied(Fault::At(Point::SinkMidParts)) },
                 "point sink.mid_parts: fired true, healed false",

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::chaos::{Applied, Fault};
+use crate::chaos::Applied;
+use crate::fault::Fault;
 use crate::plan::Sink;
 
 /// A soak of so many minutes must show every count.

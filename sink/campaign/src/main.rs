@@ -20,6 +20,7 @@ mod coordinator;
 mod coverage;
 mod durable;
 mod failure;
+mod fault;
 mod generator;
 mod judge;
 #[cfg(feature = "kafka")]

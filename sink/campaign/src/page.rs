@@ -125,8 +125,8 @@ fn plot(samples: &[Sample], faults: &[Applied]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chaos::Fault;
     use crate::chaos::tests::applied;
+    use crate::fault::Fault;
 
     #[test]
     fn a_report_becomes_headings_tables_and_a_plot() {

@@ -256,9 +256,9 @@ mod tests {
 
     use super::*;
     use crate::campaign::{Extent, LeftOut};
-    use crate::chaos::Fault;
     use crate::chaos::tests::applied;
     use crate::coverage::counts;
+    use crate::fault::Fault;
     use crate::judge::Judgement;
     use crate::plan::tests::plan;
 

@@ -211,6 +211,20 @@ fn brokers_that_are_named_wrong_are_refused() {
     }
 }
 
+/// No verdict on the job: there was none.
+#[cfg(all(feature = "protocol-points", feature = "kafka"))]
+#[test]
+fn a_broker_that_does_not_start_is_away() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = campaign(&["gate", "--broker-command", "false {address}"], &dir.path().join("evidence"));
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+    for part in
+        ["ended with exit status: 1 before it answered", "\"false {address}\" must serve at 127.0.0.1:"]
+    {
+        assert!(said(&output).contains(part), "{}", said(&output));
+    }
+}
+
 /// Each point that only the campaign can reach is reached once in its code.
 #[test]
 fn every_point_of_the_coordinator_is_reached_by_the_code() {
