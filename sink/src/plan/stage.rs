@@ -17,7 +17,7 @@ pub enum Answer {
     NotAsked,
     /// 200 with a result.
     Completed,
-    /// No answer, 5xx, or a 200 that is no result.
+    /// No answer, 5xx, a 404 without S3's code, or a 200 that is no result.
     Unanswered,
     /// 404 NoSuchUpload.
     NoSuchUpload,

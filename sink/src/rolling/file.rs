@@ -99,7 +99,12 @@ impl File {
 
     /// An upload that is unknown after an unanswered Complete may just be done.
     async fn is_there(&self, door: Door<'_>) -> Result<bool, SinkError> {
-        let found = door.ask("HEAD", &self.key, || door.uploads.head(&self.key)).await?;
+        let mut found = door.ask("HEAD", &self.key, || door.uploads.head(&self.key)).await?;
+        if found.is_none() {
+            // A HEAD's 404 may be any proxy's.
+            let read = door.ask("GET", &self.key, || door.uploads.get(&self.key)).await?;
+            found = read.map(|object| object.meta);
+        }
         Ok(found.is_some_and(|meta| meta.size == self.bytes))
     }
 

@@ -34,7 +34,8 @@ pub async fn get(env: &Env, key: &str, mut patience: Patience) -> Result<Option<
     }
 }
 
-/// What is known of an object, or that there is none.
+/// What is known of an object, or that there is none: a HEAD's 404 has no body, any proxy can give one, and so the
+/// object is read before it counts as absent.
 ///
 /// # Errors
 /// No answer within `patience`, or a refusal.
@@ -42,7 +43,9 @@ pub async fn meta(env: &Env, key: &str, mut patience: Patience) -> Result<Option
     loop {
         let why = match env.store.head(key).await {
             Outcome::Done(meta) => return Ok(Some(meta)),
-            Outcome::Missing => return Ok(None),
+            Outcome::Missing => {
+                return Ok(get(env, key, patience.renewed()).await?.map(|object| object.meta));
+            }
             Outcome::Refused(Refusal::Conflict) => because("409"),
             Outcome::Refused(refusal) => return Err(denied("HEAD", key, refusal)),
             Outcome::Unknown(why) => why,

@@ -49,7 +49,8 @@ pub enum Outcome<T> {
     Done(T),
     /// The store said no, and the request changed nothing; an earlier, unanswered try of it may have.
     Refused(Refusal),
-    /// 404: no such key; of a write under `If-Match`, nothing to replace.
+    /// NoSuchKey or NoSuchUpload: not there; of a write under `If-Match`, nothing to replace. A 404 without S3's code
+    /// is [`Self::Unknown`], for any proxy gives one; but HEAD's has no body, and is this.
     Missing,
     /// No answer, or one that says nothing about the effect: the write may have landed, or land later.
     Unknown(Unanswered),

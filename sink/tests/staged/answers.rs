@@ -23,22 +23,27 @@ use sinks::store::{
 use crate::world::{Noon, options, root};
 
 /// A job of one subtask, whose bucket is somewhere.
-struct Rig {
-    server: Option<Server>,
-    store: Arc<dyn MultipartStore>,
-    ledger: Ledger,
+pub struct Rig {
+    pub server: Option<Server>,
+    pub store: Arc<dyn MultipartStore>,
+    pub ledger: Ledger,
     coordinator: Coordinator,
-    sink: StagedSink,
+    pub sink: StagedSink,
 }
 
 fn connect(server: &Server, request_timeout_ms: u64) -> Arc<dyn MultipartStore> {
-    let settings = S3Settings::new(Some(server.endpoint().to_owned()), server.region(), "data");
+    connect_by(server, server.endpoint(), request_timeout_ms)
+}
+
+/// The server's bucket, behind another endpoint.
+pub fn connect_by(server: &Server, endpoint: &str, request_timeout_ms: u64) -> Arc<dyn MultipartStore> {
+    let settings = S3Settings::new(Some(endpoint.to_owned()), server.region(), "data");
     let settings = S3Settings { request_timeout_ms, ..settings };
     let access = Access::keys(server.access_key(), server.secret_key(), None);
     Arc::new(S3Store::new(&settings, &access).expect("settings of a running server"))
 }
 
-fn opening(store: Arc<dyn MultipartStore>, ledger: Ledger, seed: u64) -> Opening {
+pub fn opening(store: Arc<dyn MultipartStore>, ledger: Ledger, seed: u64) -> Opening {
     let options = Options { patience_ms: 5_000, settle_ms: 300, ..options(0, Chosen::default()) };
     let clock: Arc<dyn Clock> = Arc::new(Noon);
     Opening { uploads: store, clock, ids: Arc::new(Ids::seeded(seed)), ledger, options }
@@ -52,7 +57,7 @@ impl Rig {
         Self { server, store, ledger, coordinator: over.coordinator, sink }
     }
 
-    async fn served(deviations: &[Deviation]) -> Self {
+    pub async fn served(deviations: &[Deviation]) -> Self {
         let builder = deviations.iter().fold(Server::builder().bucket("data"), |builder, deviation| {
             builder.deviation(deviation.clone())
         });
@@ -75,7 +80,7 @@ impl Rig {
     }
 
     /// Stages one record and lets its checkpoint count.
-    async fn staged(&mut self, checkpoint: u64) -> Handle {
+    pub async fn staged(&mut self, checkpoint: u64) -> Handle {
         let id = format!("p0-{checkpoint}");
         self.sink.write(Record { id: &id, line: id.as_bytes() }).unwrap();
         let handle = self.sink.prepare(checkpoint).await.unwrap().expect("a handle");
@@ -96,7 +101,7 @@ impl Rig {
         self.server.as_ref().expect("a server").fault(rule.parse().expect("a rule")).expect("a fault")
     }
 
-    async fn complete(&self, handle: &Handle) -> Outcome<ETag> {
+    pub async fn complete(&self, handle: &Handle) -> Outcome<ETag> {
         self.store.complete(&handle.key, &handle.upload_id, &handle.part_refs()).await
     }
 
@@ -113,7 +118,7 @@ impl Rig {
     }
 
     /// It is visible with its receipt, and nothing is staged any more.
-    async fn visible(&self, handle: &Handle, proof: Proof) {
+    pub async fn visible(&self, handle: &Handle, proof: Proof) {
         let id = format!("p0-{}\n", handle.checkpoint_id);
         assert_eq!(self.read(handle).await, id);
         let receipt = self.ledger.receipt(handle).await.unwrap().expect("a receipt");
@@ -121,7 +126,7 @@ impl Rig {
         assert_eq!(self.sink.staged(), []);
     }
 
-    async fn end(self) {
+    pub async fn end(self) {
         self.sink.close().await.unwrap();
         if let Some(server) = self.server {
             server.stop().await;

@@ -4,6 +4,7 @@
 mod answers;
 mod bent;
 mod crashes;
+mod ingress;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod page;

@@ -12,7 +12,9 @@ fn answer(answer: Answer) -> &'static str {
     match answer {
         Answer::NotAsked => "none was sent by this process (a start)",
         Answer::Completed => "200 with a result",
-        Answer::Unanswered => "no answer, 5xx, 429; 200 with an error, an empty or a cut body",
+        Answer::Unanswered => {
+            "no answer, 5xx, 429, 404 without S3's code; 200 with an error, an empty or a cut body"
+        }
         Answer::NoSuchUpload => "404 NoSuchUpload",
         Answer::Damaged => "400 InvalidPart, InvalidPartOrder, EntityTooSmall",
         Answer::Condition => "412, 409",

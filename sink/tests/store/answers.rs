@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use sinks::store::multipart::{MultipartStore as _, PartRef, UploadId};
 use sinks::store::{
     Access, BodyGate, Condition, ETag, Outcome, Refusal, S3Settings, S3Store, Store, Unanswered,
 };
@@ -154,6 +156,67 @@ async fn a_success_whose_body_is_no_success_is_unknown() {
         assert!(matches!(store.list("", None, 10).await, Outcome::Unknown(_)), "{answer}");
         assert!(matches!(store.head("k").await, Outcome::Unknown(_)), "{answer}");
         assert!(matches!(store.get("k").await, Outcome::Unknown(_)), "{answer}");
+    }
+}
+
+/// An outcome without what it brings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Told {
+    Done,
+    Refused,
+    Missing,
+    Unknown(Option<u16>),
+}
+
+fn told<T>(outcome: Outcome<T>) -> Told {
+    match outcome {
+        Outcome::Done(_) => Told::Done,
+        Outcome::Refused(_) => Told::Refused,
+        Outcome::Missing => Told::Missing,
+        Outcome::Unknown(why) => Told::Unknown(why.status),
+    }
+}
+
+/// A 404 is the store's only with the store's code in it: an ingress without a backend has one of its own.
+#[tokio::test]
+async fn a_404_is_an_absence_in_s3s_own_words_alone() {
+    let foreign = [
+        "HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: 36\r\n\r\n\
+         <html><h1>404 Not Found</h1></html>\n",
+        "HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\ncontent-length: 21\r\n\r\ndefault backend - 404",
+        "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+    ];
+    let own = [
+        "HTTP/1.1 404 Not Found\r\ncontent-length: 38\r\n\r\n<Error><Code>NoSuchKey</Code></Error>\n",
+        "HTTP/1.1 404 Not Found\r\ncontent-length: 41\r\n\r\n<Error><Code>NoSuchUpload</Code></Error>\n",
+    ];
+    let parts = [PartRef { number: 1, etag: ETag("\"e\"".to_owned()) }];
+    for (answer, absent) in
+        foreign.map(|answer| (answer, false)).into_iter().chain(own.map(|answer| (answer, true)))
+    {
+        let endpoint = format!("http://{}", parrot(answer).await);
+        let settings = S3Settings::new(Some(endpoint), "us-east-1", "data");
+        let store = S3Store::new(&settings, &Access::keys("a", "b", None)).unwrap();
+        let upload = UploadId("u".to_owned());
+        let absences = [
+            told(store.get("k").await),
+            told(write(&store, "k", "x", Condition::Matches(parts[0].etag.clone())).await),
+            told(store.delete("k", Some(parts[0].etag.clone())).await),
+            told(store.list("", None, 10).await),
+            told(store.complete("k", &upload, &parts).await),
+            told(store.upload_part("k", &upload, 1, Bytes::from_static(b"x")).await),
+            told(store.list_parts("k", &upload, None, 10).await),
+            told(store.list_uploads(None, 10).await),
+        ];
+        assert_eq!(absences, [if absent { Told::Missing } else { Told::Unknown(Some(404)) }; 8], "{answer}");
+        let gone = [told(store.delete("k", None).await), told(store.abort("k", &upload).await)];
+        assert_eq!(gone, [if absent { Told::Done } else { Told::Unknown(Some(404)) }; 2], "{answer}");
+        // HEAD's has no body: the one 404 that is taken as it is, and confirmed by a GET where it matters.
+        assert_eq!(
+            [told(store.head("k").await), told(store.describe("k").await)],
+            [Told::Missing; 2],
+            "{answer}"
+        );
     }
 }
 

@@ -5,9 +5,10 @@ use crate::error::SinkError;
 use crate::model::stage::files::Proof;
 use crate::model::stage::{Handle, JobRoot};
 use crate::plan::stage::{Standing, own};
+use crate::run::patience::because;
 use crate::stage::mutant::Mutant;
-use crate::store::multipart::{MultipartStore, OpenUpload, UploadId};
-use crate::store::{Outcome, Pending};
+use crate::store::Outcome;
+use crate::store::multipart::{Described, MultipartStore, OpenUpload, UploadId, UploadPage};
 
 /// Uploads that a page of a listing has at most (S3 API reference, ListMultipartUploads).
 const PAGE: u16 = 1000;
@@ -23,33 +24,58 @@ pub(super) struct Seen {
 }
 
 impl Staging {
-    /// HEAD, then the open uploads. A question without an answer is an error, and never "not there".
+    /// HEAD, the open uploads, then GET, whose 404 has the store's word in it: that of HEAD may be any proxy's. A
+    /// question without an answer is an error, and never "not there".
     pub(super) async fn look(&self, handle: &Handle) -> Result<Seen, SinkError> {
         let key = handle.key.as_str();
         let bare = |standing| Seen { standing, etag: String::new(), foreign: String::new() };
-        if let Some(object) = self.asked("HeadObject", key, || self.uploads.describe(key)).await? {
-            let etag = object.meta.etag.0.clone();
-            if self.mutant.is(Mutant::AnyObjectAccepted) {
-                return Ok(Seen { etag, ..bare(Standing::Own(Proof::Token)) });
-            }
-            return Ok(match own(handle, &object) {
-                Ok(proof) => Seen { etag, ..bare(Standing::Own(proof)) },
-                Err(foreign) => Seen { standing: Standing::Foreign, etag, foreign },
-            });
+        let object = match self.asked("HeadObject", key, || self.uploads.describe(key)).await? {
+            Some(object) => object,
+            None if self.listed(handle).await? => return Ok(bare(Standing::Pending)),
+            None => match self.asked("GetObject", key, || self.uploads.get(key)).await? {
+                Some(object) => Described { meta: object.meta, metadata: object.metadata },
+                None => return Ok(bare(Standing::Absent { settled: false })),
+            },
+        };
+        let etag = object.meta.etag.0.clone();
+        if self.mutant.is(Mutant::AnyObjectAccepted) {
+            return Ok(Seen { etag, ..bare(Standing::Own(Proof::Token)) });
         }
-        let mut after = None;
+        Ok(match own(handle, &object) {
+            Ok(proof) => Seen { etag, ..bare(Standing::Own(proof)) },
+            Err(foreign) => Seen { standing: Standing::Foreign, etag, foreign },
+        })
+    }
+
+    /// Whether the upload is open.
+    async fn listed(&self, handle: &Handle) -> Result<bool, SinkError> {
+        let ours = |open: &OpenUpload| open.key == handle.key && open.upload == handle.upload_id;
+        let mut passed = Vec::new();
         loop {
-            let from = after.as_ref();
-            let page = self.asked("ListMultipartUploads", key, || self.uploads.list_uploads(from, PAGE));
-            let Some(page) = page.await? else { return Ok(bare(Standing::Absent { settled: false })) };
-            if page.uploads.iter().any(|open| open.key == key && open.upload == handle.upload_id) {
-                return Ok(bare(Standing::Pending));
+            let ask = || page(&*self.uploads, &passed);
+            let asked = self.asked("ListMultipartUploads", &handle.key, || Box::pin(ask())).await?;
+            let Some(UploadPage { uploads, next }) = asked else {
+                return Err(SinkError::Internal("a listing that is absent".to_owned()));
+            };
+            if uploads.iter().any(ours) {
+                return Ok(true);
             }
-            match page.next {
-                Some(next) if after.as_ref().is_none_or(|last| next > *last) => after = Some(next),
-                _ => return Ok(bare(Standing::Absent { settled: false })),
-            }
+            let Some(next) = next else { return Ok(false) };
+            passed.push(next);
         }
+    }
+}
+
+/// One page of a bucket's open uploads, after those whose markers are `passed`. A 404 is none, for a listing asks for
+/// nothing that could be absent; neither is a page that leads back. Ids of one key's uploads come in no order of
+/// theirs, so that a marker that was there before is all that tells.
+async fn page(store: &dyn MultipartStore, passed: &[(String, UploadId)]) -> Outcome<UploadPage> {
+    match store.list_uploads(passed.last(), PAGE).await {
+        Outcome::Missing => Outcome::Unknown(because("404 to a listing")),
+        Outcome::Done(UploadPage { next: Some(next), .. }) if passed.contains(&next) => {
+            Outcome::Unknown(because("a page that leads back to one before it"))
+        }
+        answer => answer,
     }
 }
 
@@ -69,10 +95,9 @@ pub struct Pendings {
 /// The outcome of the page that was not answered.
 pub async fn pending_uploads(store: &dyn MultipartStore, root: &JobRoot) -> Result<Pendings, Outcome<()>> {
     let mut found = Pendings::default();
-    let mut after: Option<(String, UploadId)> = None;
+    let mut passed = Vec::new();
     loop {
-        let page: Pending<'_, _> = store.list_uploads(after.as_ref(), PAGE);
-        let page = match page.await {
+        let page = match page(store, &passed).await {
             Outcome::Done(page) => page,
             Outcome::Missing => return Err(Outcome::Missing),
             Outcome::Refused(refusal) => return Err(Outcome::Refused(refusal)),
@@ -81,9 +106,7 @@ pub async fn pending_uploads(store: &dyn MultipartStore, root: &JobRoot) -> Resu
         for open in page.uploads {
             if root.parse(&open.key).is_some() { found.ours.push(open) } else { found.others += 1 }
         }
-        match page.next {
-            Some(next) if after.as_ref().is_none_or(|last| next > *last) => after = Some(next),
-            _ => return Ok(found),
-        }
+        let Some(next) = page.next else { return Ok(found) };
+        passed.push(next);
     }
 }

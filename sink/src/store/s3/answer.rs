@@ -24,6 +24,9 @@ const TRANSIENT: [&str; 9] = [
     "TooManyRequests",
 ];
 
+/// Codes by which S3 says that a key or an upload is not there (S3 API reference, "Error responses").
+const ABSENT: [&str; 2] = ["NoSuchKey", "NoSuchUpload"];
+
 /// An outcome of which nobody can say what it did.
 pub(super) fn unanswered<T>(status: Option<u16>, reason: impl Display) -> Outcome<T> {
     Outcome::Unknown(Unanswered { status, reason: shortened(&reason.to_string()) })
@@ -50,6 +53,18 @@ where
     }
 }
 
+/// The same of a HEAD, whose answer has no body to name a code in: 404 is an absence on the word of whoever gave it,
+/// a proxy among them.
+pub(super) fn outcome_of_head<T, E>(error: &SdkError<E, HttpResponse>) -> Outcome<T>
+where
+    E: ProvideErrorMetadata + Error + 'static,
+{
+    match error.raw_response().map(|response| response.status().as_u16()) {
+        Some(404) => Outcome::Missing,
+        _ => outcome(error),
+    }
+}
+
 /// What a status and a code other than success say.
 fn refusal<T>(status: u16, code: &str, message: &str) -> Outcome<T> {
     let denied =
@@ -60,7 +75,11 @@ fn refusal<T>(status: u16, code: &str, message: &str) -> Outcome<T> {
         }
         412 | 304 => Outcome::Refused(Refusal::Precondition),
         409 => Outcome::Refused(Refusal::Conflict),
-        404 if code != "NoSuchBucket" => Outcome::Missing,
+        404 if ABSENT.contains(&code) => Outcome::Missing,
+        // No word of S3's: an ingress without a route or a backend answers so. The SDK calls an empty body "NotFound".
+        404 if code.is_empty() || code == "NotFound" => {
+            unanswered(Some(status), format_args!("404 without an error code of S3: {message}"))
+        }
         // The server's own word that it does not have this, and so did nothing.
         501 if code == "NotImplemented" => denied(),
         408 | 429 | 500.. => unanswered(Some(status), format_args!("{status} {code}: {message}")),
@@ -108,7 +127,10 @@ mod tests {
             (304, "", Outcome::Refused(Refusal::Precondition)),
             (409, "ConditionalRequestConflict", Outcome::Refused(Refusal::Conflict)),
             (404, "NoSuchKey", Outcome::Missing),
-            (404, "", Outcome::Missing),
+            (404, "NoSuchUpload", Outcome::Missing),
+            (404, "", unanswered(Some(404), "404 without an error code of S3: m")),
+            (404, "NotFound", unanswered(Some(404), "404 without an error code of S3: m")),
+            (404, "NoSuchVersion", denied(404, "NoSuchVersion")),
             (404, "NoSuchBucket", denied(404, "NoSuchBucket")),
             (403, "AccessDenied", denied(403, "AccessDenied")),
             (400, "InvalidArgument", denied(400, "InvalidArgument")),

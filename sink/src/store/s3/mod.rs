@@ -18,7 +18,7 @@ use aws_sdk_s3::primitives::{ByteStream, DateTime};
 use aws_sdk_s3::types::Object as Listed;
 use bytes::Bytes;
 
-use self::answer::{outcome, unanswered};
+use self::answer::{outcome, outcome_of_head, unanswered};
 pub use self::settings::{Access, Addressing, S3Settings, SettingsError};
 pub use self::wire::BodyGate;
 use self::wire::Seen;
@@ -122,7 +122,7 @@ impl S3Store {
                 let size = answer.content_length.and_then(|size| u64::try_from(size).ok());
                 meta(key, answer.e_tag, size, answer.last_modified)
             }
-            Err(error) => outcome(&error),
+            Err(error) => outcome_of_head(&error),
         }
     }
 

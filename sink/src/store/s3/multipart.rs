@@ -4,7 +4,7 @@ use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{CompletedMultipartUpload, CompletedPart};
 use bytes::Bytes;
 
-use super::answer::{outcome, unanswered};
+use super::answer::{outcome, outcome_of_head, unanswered};
 use super::wire::Seen;
 use super::{S3Store, meta};
 use crate::store::multipart::{
@@ -137,7 +137,7 @@ impl S3Store {
     async fn send_describe(&self, key: &str) -> Outcome<Described> {
         let answer = match self.client.head_object().bucket(&self.bucket).key(key).send().await {
             Ok(answer) => answer,
-            Err(error) => return outcome(&error),
+            Err(error) => return outcome_of_head(&error),
         };
         let mut metadata: Vec<_> = answer.metadata.into_iter().flatten().collect();
         metadata.iter_mut().for_each(|(name, _)| name.make_ascii_lowercase());
