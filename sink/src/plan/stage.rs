@@ -166,7 +166,7 @@ pub enum Step {
     Erase(Digest, String),
     /// T2: the object is there; write its receipt.
     WriteReceipt(Digest, String, Proof),
-    /// T3: the upload is pending; complete it.
+    /// T3: the upload is pending; complete it, and write its receipt.
     Complete(Digest, String),
     /// T4: neither is there; wait, and look again.
     Settle(Digest, String, u32),

@@ -252,6 +252,32 @@ async fn a_store_that_drops_metadata_leaves_a_weak_proof() {
 }
 
 #[tokio::test]
+async fn a_start_counts_what_only_a_look_tells_and_trusts_an_answer_more_than_a_look() {
+    let mut rig = Rig::served(&[Deviation::DropMetadata]).await;
+    // Completed by a process that died before its receipt, and without metadata.
+    let handle = rig.staged(1).await;
+    assert!(matches!(rig.complete(&handle).await, Outcome::Done(_)));
+    let again = |seed| opening(rig.store.clone(), rig.ledger.clone(), seed);
+    let sink = StagedSink::recover(again(2), vec![handle.clone()]).await.unwrap();
+    let counts = sink.counts();
+    assert_eq!((counts.committed, counts.resolved_by_look, counts.weak_proofs), (1, 1, 1));
+    assert_eq!(rig.ledger.receipt(&handle).await.unwrap().unwrap().proof, Proof::Weak);
+    // Tags of the store's own prove nothing: what Complete was answered with does.
+    rig.sink = sink;
+    let handle = rig.staged(2).await;
+    let guard = rig.fault("operation=HeadObject effect=wrong-etag");
+    let again = opening(rig.store.clone(), rig.ledger.clone(), 3);
+    let sink = StagedSink::recover(again, vec![handle.clone()]).await.unwrap();
+    drop(guard);
+    let steps: Vec<_> = sink.recovered().iter().map(|step| step.to_string()[..2].to_owned()).collect();
+    assert_eq!(steps, ["T3", "T1", "T7"]);
+    let counts = sink.counts();
+    assert_eq!((counts.committed, counts.resolved_by_look, counts.weak_proofs), (1, 0, 0));
+    assert_eq!(rig.ledger.receipt(&handle).await.unwrap().unwrap().proof, Proof::Answer);
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn parts_that_do_not_fit_are_lost_and_denials_keep_the_handle() {
     let mut rig = Rig::served(&[]).await;
     let handle = rig.staged(1).await;
@@ -298,9 +324,9 @@ async fn silence_is_in_doubt_and_nothing_else() {
     let again = opening(rig.store.clone(), rig.ledger.clone(), 3);
     let sink = StagedSink::recover(again, vec![handle.clone()]).await.unwrap();
     let steps: Vec<_> = sink.recovered().iter().map(|step| step.to_string()[..2].to_owned()).collect();
-    assert_eq!(steps, ["T3", "T2", "T1", "T7"]);
+    assert_eq!(steps, ["T3", "T1", "T7"]);
     assert_eq!(rig.sink.commit(&handle).await, Ok(CommitOutcome::AlreadyCommitted));
-    rig.visible(&handle, Proof::Token).await;
+    rig.visible(&handle, Proof::Answer).await;
     rig.end().await;
 }
 
@@ -436,7 +462,7 @@ async fn close_aborts_nothing_that_is_staged() {
         let again = opening(rig.store.clone(), rig.ledger.clone(), 2);
         rig.sink.close().await.unwrap();
         rig.sink = StagedSink::recover(again, vec![handle.clone()]).await.unwrap();
-        rig.visible(&handle, Proof::Token).await;
+        rig.visible(&handle, Proof::Answer).await;
         rig.end().await;
     }
 }

@@ -170,7 +170,7 @@ async fn a_listing_whose_ids_go_down_is_read_to_its_end_and_one_that_leads_back_
     let down = behind(&rig, listing(&handle.key, ["x", "b"], &handle.upload_id.0)).await;
     assert_eq!(pending_uploads(down.as_ref(), &root()).await.unwrap().ours.len(), 3);
     let sink = start(&rig, down, std::slice::from_ref(&handle)).await.unwrap();
-    assert_eq!(steps(&sink), ["T3", "T2", "T1", "T7"]);
+    assert_eq!(steps(&sink), ["T3", "T1", "T7"]);
     assert_eq!(rig.sink.commit(&handle).await, Ok(CommitOutcome::AlreadyCommitted));
     rig.end().await;
 }

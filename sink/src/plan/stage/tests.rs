@@ -111,7 +111,7 @@ fn applied(step: &Step, baseline: &mut Baseline, latches: &mut Latches) {
         }
         Step::Complete(token, _) => {
             let at = find(token, baseline);
-            baseline.handles[at].standing = Some(Standing::Own(Proof::Token));
+            baseline.handles[at].receipt = Some(receipt(&baseline.handles[at].handle));
         }
         Step::Settle(token, _, round) => {
             latches.absences.insert(*token, *round);

@@ -70,11 +70,8 @@ impl Staging {
     pub async fn complete(&self, committable: Committable) -> Result<Resolved, SinkError> {
         point::reach(Point::SinkBeforeCommit);
         let resolved = self.resolved(committable).await?;
-        if let Resolved::Committed(committed) = &resolved {
+        if matches!(resolved, Resolved::Committed(_)) {
             point::reach(Point::SinkAfterExternalCommit);
-            if committed.proof() == Proof::Weak {
-                self.counts.lock().weak_proofs += 1;
-            }
         }
         Ok(resolved)
     }
@@ -132,10 +129,7 @@ impl Staging {
                 other => other,
             };
             return Err(Box::new(match resolve(answer, Some(standing)) {
-                Action::Commit(proof) => {
-                    self.counts.lock().resolved_by_look += 1;
-                    Resolved::Committed(doubt.seen(proof, seen.etag))
-                }
+                Action::Commit(proof) => Resolved::Committed(doubt.seen(proof, seen.etag)),
                 Action::Settle => {
                     *absences += 1;
                     self.settle().await;
@@ -203,21 +197,13 @@ impl Staging {
             self.ledger.put_receipt(&receipt).await?;
             point::reach(Point::SinkAfterReceipt);
         }
-        self.counts.lock().committed += 1;
+        let mut counts = self.counts.lock();
+        counts.committed += 1;
+        counts.resolved_by_look += u64::from(receipt.proof != Proof::Answer);
+        counts.weak_proofs += u64::from(receipt.proof == Proof::Weak);
+        drop(counts);
         committed
             .released(&receipt)
             .map_err(|_| StageError::Internal("a receipt of another upload".to_owned()))
-    }
-}
-
-impl Resolved {
-    /// What stops the job, if anything does.
-    #[must_use]
-    pub fn fatal(&self) -> Option<StageError> {
-        match self {
-            Self::Lost(lost, reason) => Some(StageError::lost(lost.handle(), reason.clone())),
-            Self::Conflict(doubt, reason) => Some(StageError::conflict(doubt.handle(), reason.clone())),
-            Self::Committed(_) | Self::InDoubt(..) => None,
-        }
     }
 }

@@ -75,7 +75,8 @@ impl Staging {
         Ok(Baseline { marker, highest, handles: found })
     }
 
-    /// One step: one durable action.
+    /// One step: one durable action. Of a Complete that is answered the receipt is written with it, for the answer is
+    /// proof that no later look can better.
     async fn apply(
         &self,
         step: &Step,
@@ -98,13 +99,13 @@ impl Staging {
                 self.release(doubt.seen(*proof, staged.etag.clone())).await.map(drop)
             }
             Step::Complete(token, _) => {
-                let resolved = self.complete(self.permit(of(*token)?.handle.clone()).await?).await?;
-                match (resolved.fatal(), resolved) {
-                    (Some(fatal), _) => Err(fatal),
-                    (None, Resolved::InDoubt(doubt, reason)) => {
+                match self.complete(self.permit(of(*token)?.handle.clone()).await?).await? {
+                    Resolved::Committed(committed) => self.release(committed).await.map(drop),
+                    Resolved::InDoubt(doubt, reason) => {
                         Err(self.away("CompleteMultipartUpload", &doubt.handle().key, reason))
                     }
-                    (None, _) => Ok(()),
+                    Resolved::Lost(lost, reason) => Err(StageError::lost(lost.handle(), reason)),
+                    Resolved::Conflict(doubt, reason) => Err(StageError::conflict(doubt.handle(), reason)),
                 }
             }
             Step::Settle(token, _, round) => {
