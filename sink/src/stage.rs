@@ -93,11 +93,12 @@ pub trait TwoPhaseSink: Sized {
     /// the store refuses for good: mend it, the handle is kept.
     fn commit(&mut self, handle: &Handle) -> impl Future<Output = Result<CommitOutcome, StageError>> + Send;
 
-    /// Gives up an upload that no snapshot has: the engine knows that its checkpoint failed before one was
-    /// written, and restores from an earlier one. Best effort: what remains is invisible, and expires.
+    /// Gives up an upload that no snapshot has, or abandoned ones alone: the engine restores from an earlier one,
+    /// and puts it into none from now on. Best effort: what remains is invisible, and expires.
     ///
     /// # Errors
-    /// [`StageError::Internal`] if a snapshot that counts has it.
+    /// [`StageError::Internal`] if a snapshot that counts has it, or one of a checkpoint that is not decided: nothing
+    /// was sent.
     fn abort(&mut self, handle: &Handle) -> impl Future<Output = Result<(), StageError>> + Send;
 
     /// Waits until nothing is staged any more, committing whatever counts.

@@ -86,6 +86,22 @@ impl Ledger {
         Ok(Some(first))
     }
 
+    /// The snapshots that count or yet may: every one whose checkpoint was not abandoned.
+    ///
+    /// # Errors
+    /// Of the directory, or of a file.
+    pub async fn standing(&self) -> Result<Vec<Snapshot>, StageError> {
+        let mut standing = Vec::new();
+        for number in self.numbers_in(SNAPSHOTS).await? {
+            let snapshot = self.read(&numbered(SNAPSHOTS, number)).await?;
+            let marker = self.marker(number).await?;
+            if marker.is_none_or(|marker| marker.verdict != Verdict::Abandoned) {
+                standing.extend(snapshot);
+            }
+        }
+        Ok(standing)
+    }
+
     /// The handles of every snapshot that is there, whether it counts or not.
     ///
     /// # Errors

@@ -319,16 +319,8 @@ impl TwoPhaseSink for StagedSink {
     }
 
     async fn abort(&mut self, handle: &Handle) -> Result<(), StageError> {
-        match self.staging.permit(handle.clone()).await {
-            Ok(_) => {
-                let reason = format!("{} is in a snapshot that counts, and is never aborted", handle.name());
-                return Err(StageError::Internal(reason));
-            }
-            Err(StageError::NotCompleted { .. } | StageError::NotInSnapshot { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        let aborted = self.staging.uploads.abort(&handle.key, &handle.upload_id).await;
-        tracing::info!(handle = handle.name(), ?aborted, "given up");
+        let orphan = self.staging.disown(handle.clone()).await?;
+        self.staging.discard(orphan).await;
         self.forget(handle.commit_token);
         Ok(())
     }

@@ -84,6 +84,13 @@ impl Rig {
         let id = format!("p0-{checkpoint}");
         self.sink.write(Record { id: &id, line: id.as_bytes() }).unwrap();
         let handle = self.sink.prepare(checkpoint).await.unwrap().expect("a handle");
+        self.snapshot(checkpoint).await;
+        self.coordinator.complete(checkpoint, 0).await.unwrap();
+        handle
+    }
+
+    /// Writes the snapshot of what is staged.
+    async fn snapshot(&self, checkpoint: u64) {
         let snapshot = Snapshot {
             job_id: String::new(),
             checkpoint_id: checkpoint,
@@ -93,8 +100,6 @@ impl Rig {
             at_ms: 0,
         };
         self.coordinator.put_snapshot(snapshot).await.unwrap();
-        self.coordinator.complete(checkpoint, 0).await.unwrap();
-        handle
     }
 
     fn fault(&self, rule: &str) -> assay_server::FaultGuard {
@@ -402,9 +407,19 @@ async fn what_is_refused_before_anything_is_sent() {
     let refused = rig.sink.abort(&next).await.unwrap_err();
     assert!(refused.to_string().contains("never aborted"), "{refused}");
     assert_eq!(rig.sink.commit_completed().await, Ok(vec![CommitOutcome::Committed(Proof::Answer)]));
+    // Nor one in a snapshot that nobody has decided about: it may count yet.
+    rig.sink.write(Record { id: "a", line: b"a" }).unwrap();
+    let undecided = rig.sink.prepare(5).await.unwrap().unwrap();
+    rig.snapshot(5).await;
+    let refused = rig.sink.abort(&undecided).await.unwrap_err();
+    assert!(refused.to_string().contains("is in snapshot 5, which counts or yet may"), "{refused}");
+    assert_eq!(pending_uploads(rig.store.as_ref(), &root()).await.unwrap().ours.len(), 1);
+    assert_eq!(rig.sink.staged(), std::slice::from_ref(&undecided));
+    rig.coordinator.abandon(5, 0).await.unwrap();
+    rig.sink.abort(&undecided).await.unwrap();
     // One that nothing counts on may be given up.
     rig.sink.write(Record { id: "a", line: b"a" }).unwrap();
-    let orphan = rig.sink.prepare(4).await.unwrap().unwrap();
+    let orphan = rig.sink.prepare(6).await.unwrap().unwrap();
     rig.sink.abort(&orphan).await.unwrap();
     assert_eq!(pending_uploads(rig.store.as_ref(), &root()).await.unwrap(), Default::default());
     let full = opening(rig.store.clone(), rig.ledger.clone(), 2);
@@ -432,15 +447,7 @@ async fn the_end_of_a_stream_waits_for_its_last_marker_and_fails_without() {
     let error = rig.sink.end_of_stream(2_000).await.unwrap_err();
     assert!(matches!(error, StageError::StillStaged { handles: 1, waited_ms: 2_000.. }), "{error}");
     assert_eq!(error.exit_code(), 7);
-    let snapshot = Snapshot {
-        job_id: String::new(),
-        checkpoint_id: 1,
-        epoch: 0,
-        positions: Default::default(),
-        handles: rig.sink.staged(),
-        at_ms: 0,
-    };
-    rig.coordinator.put_snapshot(snapshot).await.unwrap();
+    rig.snapshot(1).await;
     let (coordinator, sink) = (rig.coordinator.clone(), &mut rig.sink);
     let late = async {
         tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;

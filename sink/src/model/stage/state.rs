@@ -26,7 +26,7 @@
 //! ```compile_fail,E0599
 //! use sinks::model::stage::state::{Orphan, Sealed};
 //! fn destructive(sealed: Sealed) -> Orphan {
-//!     sealed.given_up()
+//!     sealed.given_up(&[]).unwrap()
 //! }
 //! ```
 //! One in doubt is not released without proof.
@@ -40,8 +40,8 @@
 //! ```compile_fail,E0382
 //! use sinks::model::stage::state::Prepared;
 //! fn twice(prepared: Prepared) {
-//!     let _orphan = prepared.given_up();
-//!     let _again = prepared.given_up();
+//!     let _orphan = prepared.given_up(&[]);
+//!     let _again = prepared.given_up(&[]);
 //! }
 //! ```
 
@@ -114,10 +114,12 @@ impl Prepared {
         Ok(Sealed { handle: self.0, checkpoint: snapshot.checkpoint_id, snapshot: digest })
     }
 
-    /// Of a checkpoint that no snapshot was written for.
-    #[must_use]
-    pub fn given_up(self) -> Orphan {
-        Orphan(self.0)
+    /// With the proof that nothing counts on it: all snapshots that count or yet may.
+    ///
+    /// # Errors
+    /// Itself, if one of them has it.
+    pub fn given_up(self, snapshots: &[Snapshot]) -> Result<Orphan, Self> {
+        if snapshots.iter().any(|snapshot| snapshot.holds(&self.0)) { Err(self) } else { Ok(Orphan(self.0)) }
     }
 }
 

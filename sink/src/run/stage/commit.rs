@@ -6,7 +6,7 @@ use super::Staging;
 use crate::error::SinkError;
 use crate::model::stage::Handle;
 use crate::model::stage::files::Proof;
-use crate::model::stage::state::{Committable, Committed, InDoubt, Lost, Prepared, Released};
+use crate::model::stage::state::{Committable, Committed, InDoubt, Lost, Orphan, Prepared, Released};
 use crate::plan::stage::{Action, Answer, Standing, resolve};
 use crate::point::{self, Point};
 use crate::run::patience::{because, denied};
@@ -60,6 +60,30 @@ impl Staging {
         sealed
             .committable(&completed.marker)
             .map_err(|_| StageError::NotCompleted { handle: name, checkpoint })
+    }
+
+    /// The proof that an upload may be given up: no snapshot that counts, or yet may, has it.
+    ///
+    /// # Errors
+    /// [`StageError::Internal`] if one has; of the directory.
+    pub async fn disown(&self, handle: Handle) -> Result<Orphan, StageError> {
+        let snapshots = self.ledger.standing().await?;
+        Prepared::new(handle).given_up(&snapshots).map_err(|held| {
+            let name = held.handle().name();
+            let by = snapshots.iter().find(|snapshot| snapshot.holds(held.handle()));
+            let number = by.map_or(held.handle().checkpoint_id, |snapshot| snapshot.checkpoint_id);
+            StageError::Internal(format!(
+                "{name} is in snapshot {number}, which counts or yet may, and is never aborted: abandon that \
+                 checkpoint first, if it is not completed"
+            ))
+        })
+    }
+
+    /// Aborts an upload. Best effort: what remains is invisible, and expires.
+    pub async fn discard(&self, orphan: Orphan) {
+        let handle = orphan.handle();
+        let aborted = self.uploads.abort(&handle.key, &handle.upload_id).await;
+        tracing::info!(handle = handle.name(), ?aborted, "given up");
     }
 
     /// Completes an upload, and finds out what became of it: the identical request is sent until it is answered,
