@@ -14,6 +14,8 @@ use assay_oracle::events::Workload;
 use assay_oracle::reach::Reach;
 use assay_oracle::visible::Scope;
 
+use crate::clock;
+
 /// The bucket of every campaign.
 pub const BUCKET: &str = "campaign";
 /// Access key and secret of the store that a campaign starts.
@@ -154,7 +156,7 @@ impl Plan {
     /// # Errors
     /// Of the directory.
     pub fn ledger(&self) -> Result<Ledger, StageError> {
-        let directory = LocalDirectory::open(&self.directory.join("checkpoints"))?;
+        let directory = LocalDirectory::open(&self.directory.join("checkpoints"), clock::ids().nonce())?;
         Ok(Ledger::new(std::sync::Arc::new(directory), "campaign"))
     }
 

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::StageError;
+use crate::model::ids::Nonce;
 use crate::model::stage::files::{CLAIMS, MARKERS, RECEIPTS, SNAPSHOTS};
 use crate::store::Pending;
 
@@ -76,21 +77,22 @@ impl Directory for MemoryDirectory {
     }
 }
 
-/// A directory of this machine. A file is written beside its place, flushed, linked to its name, which fails if
-/// one is there, and the folder is flushed: after a crash it is there whole or not at all. What a dead process
-/// left beside begins with a dot and is no file.
+/// A directory of this machine. A file is written beside its place, under a name that nobody can know and nobody
+/// has, flushed, linked to its name, which fails if one is there, and the folder is flushed: after a crash it is there
+/// whole or not at all. What a dead process left beside begins with a dot and is no file.
 #[derive(Debug)]
 pub struct LocalDirectory {
     root: Arc<PathBuf>,
+    run: Nonce,
     written: AtomicU64,
 }
 
 impl LocalDirectory {
-    /// Opens the directory, or makes it with its folders, durably. Blocks on the disk.
+    /// Opens the directory, or makes it with its folders, durably. `run` is drawn for this opening. Blocks on the disk.
     ///
     /// # Errors
     /// [`StageError::Directory`].
-    pub fn open(root: &Path) -> Result<Self, StageError> {
+    pub fn open(root: &Path, run: Nonce) -> Result<Self, StageError> {
         let made = || -> io::Result<()> {
             for folder in [CLAIMS, SNAPSHOTS, MARKERS, RECEIPTS] {
                 fs::create_dir_all(root.join(folder))?;
@@ -101,7 +103,7 @@ impl LocalDirectory {
                 .map_or(Ok(()), |parent| File::open(parent)?.sync_all())
         };
         made().map_err(|error| failed(&root.display().to_string(), &error))?;
-        Ok(Self { root: Arc::new(root.to_owned()), written: AtomicU64::new(0) })
+        Ok(Self { root: Arc::new(root.to_owned()), run, written: AtomicU64::new(0) })
     }
 }
 
@@ -122,7 +124,7 @@ async fn blocking<T: Send + 'static>(
 
 fn create(path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<Created> {
     let folder = path.parent().ok_or_else(|| io::Error::other("a file without a folder"))?;
-    let mut file = File::create(beside)?;
+    let mut file = File::create_new(beside)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     let created = match fs::hard_link(beside, path) {
@@ -150,7 +152,7 @@ impl Directory for LocalDirectory {
         let nth = self.written.fetch_add(1, Ordering::Relaxed);
         let path = self.root.join(name);
         let file = path.file_name().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
-        let beside = path.with_file_name(format!(".{file}.{}.{nth}", std::process::id()));
+        let beside = path.with_file_name(format!(".{file}.{}.{nth}", self.run));
         Box::pin(blocking(name.to_owned(), move || create(&path, &beside, &bytes)))
     }
 
@@ -207,12 +209,21 @@ mod tests {
         keeps(&MemoryDirectory::default()).await;
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("checkpoints");
-        keeps(&LocalDirectory::open(&root).unwrap()).await;
+        let run = |n| Nonce::from_bytes([n; 16]);
+        keeps(&LocalDirectory::open(&root, run(1)).unwrap()).await;
         // What a process left half written is no file.
         fs::write(root.join("markers/.3.77.0"), "half").unwrap();
-        let again = LocalDirectory::open(&root).unwrap();
+        let again = LocalDirectory::open(&root, run(2)).unwrap();
         assert_eq!(again.list("markers").await.unwrap(), ["1", "2"]);
         assert_eq!(again.read("markers/1").await.unwrap().unwrap(), "one");
+        // What stands beside under its own name is somebody else's, and is not written into.
+        let beside = root.join(format!("markers/.3.{}.0", run(2)));
+        fs::write(&beside, "else").unwrap();
+        let error = again.create("markers/3", "three".into()).await.unwrap_err();
+        assert!(matches!(&error, StageError::Directory { name, .. } if name == "markers/3"), "{error}");
+        assert_eq!(fs::read(&beside).unwrap(), b"else");
+        assert_eq!(again.create("markers/3", "three".into()).await.unwrap(), Created::Now);
+        assert_eq!(again.read("markers/3").await.unwrap().unwrap(), "three");
         let error = again.read("markers").await.unwrap_err();
         assert!(matches!(&error, StageError::Directory { name, .. } if name == "markers"), "{error}");
     }

@@ -27,7 +27,7 @@ fn snapshot(checkpoint_id: u64) -> Snapshot {
 #[tokio::test]
 async fn a_job_restores_the_latest_checkpoint_that_counts_and_takes_no_number_twice() {
     let dir = tempfile::tempdir().unwrap();
-    let ledger = Ledger::new(Arc::new(LocalDirectory::open(dir.path()).unwrap()), "j");
+    let ledger = Ledger::new(Arc::new(LocalDirectory::open(dir.path(), nonce(0)).unwrap()), "j");
     let first = ledger.take_over(nonce(1), 0).await.unwrap();
     assert_eq!((first.coordinator.epoch(), first.next_checkpoint), (1, 1));
     assert_eq!(first.restored, None);

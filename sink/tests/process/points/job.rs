@@ -38,14 +38,15 @@ fn root() -> JobRoot {
     JobRoot::new("out", "job", "jsonl").expect("a short name")
 }
 
-fn ledger(directory: &Path) -> Ledger {
-    Ledger::new(Arc::new(LocalDirectory::open(directory).expect("a directory")), root().job_id())
+fn ledger(directory: &Path, ids: &Ids) -> Ledger {
+    let directory = LocalDirectory::open(directory, ids.nonce()).expect("a directory");
+    Ledger::new(Arc::new(directory), root().job_id())
 }
 
 /// Coordinator and one subtask, to the end of the stream.
 async fn job(store: S3Store, directory: &Path) {
-    let ledger = ledger(directory);
     let ids = Arc::new(Ids::seeded(u64::from(std::process::id())));
+    let ledger = ledger(directory, &ids);
     let over = ledger.take_over(ids.nonce(), 0).await.expect("the only coordinator");
     let options = Options { settle_ms: 300, ..Options::new(root(), "my-bucket", 0) };
     let opening =
@@ -89,7 +90,8 @@ async fn is_whole(store: &S3Store, directory: &Path, context: &str) {
         visible.extend(text.lines().map(|line| line.parse::<u64>().expect("a record")));
     }
     assert_eq!(visible, (1..=RECORDS).collect::<Vec<u64>>(), "{context}");
-    assert_eq!(ledger(directory).receipts().await.expect("a directory"), page.objects.len(), "{context}");
+    let ledger = ledger(directory, &Ids::seeded(0));
+    assert_eq!(ledger.receipts().await.expect("a directory"), page.objects.len(), "{context}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
