@@ -11,15 +11,21 @@ pub enum StageError {
     #[error(transparent)]
     Store(#[from] SinkError),
     /// The checkpoint directory can't be read or written: mend the disk or its permissions, then start again.
-    #[error("checkpoint directory, {name}: {reason}")]
+    #[error(
+        "checkpoint directory, {name}: {reason}; nothing is concluded from it: mend it, then start again"
+    )]
     Directory {
         /// The file.
         name: String,
         /// What the system says.
         reason: String,
     },
-    /// A file of the directory is not what was written: restore it from a copy, or restore an older snapshot.
-    #[error("checkpoint directory, {name} is damaged: {error}")]
+    /// A file of the directory is not what was written, or is gone and counted on: restore it from a copy, or restore
+    /// an older snapshot.
+    #[error(
+        "checkpoint directory, {name} is damaged: {error}; files are written once and never change: put it back from a \
+         copy, or restore an older snapshot into an empty prefix"
+    )]
     Damaged {
         /// The file.
         name: String,
@@ -63,7 +69,11 @@ pub enum StageError {
     },
     /// A snapshot that counts does not have a handle that it must have: it was taken before the sink's barrier.
     /// Page; a restore from it loses this interval.
-    #[error("{handle} is not in snapshot {checkpoint}, which was taken before the sink had staged it")]
+    #[error(
+        "{handle} is not in snapshot {checkpoint}, and what is staged must be in the snapshot of its own checkpoint: it \
+         was taken before the sink's barrier; mend the engine, and restore an older snapshot into an empty prefix, or \
+         the interval is lost"
+    )]
     NotInSnapshot {
         /// The handle's name.
         handle: String,
@@ -71,7 +81,10 @@ pub enum StageError {
         checkpoint: u64,
     },
     /// Data that a durable checkpoint counts on is gone. Page; the job must not go on.
-    #[error("lost: {handle} at {key:?}: {reason}")]
+    #[error(
+        "lost: {handle} at {key:?}: {reason}; a completed checkpoint counts on it, so never start over it: put the \
+         object back, or restore an older snapshot into an empty prefix"
+    )]
     Lost {
         /// The handle's name.
         handle: String,
@@ -81,7 +94,10 @@ pub enum StageError {
         reason: String,
     },
     /// Another object or receipt stands where this upload's must be. Page; nothing is overwritten.
-    #[error("conflict: {handle} at {key:?}: {reason}")]
+    #[error(
+        "conflict: {handle} at {key:?}: {reason}; only this upload may stand there, and nothing was overwritten: move \
+         the other job to a prefix or name of its own, or take away what somebody else wrote there"
+    )]
     Conflict {
         /// The handle's name.
         handle: String,

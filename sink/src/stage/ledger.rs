@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::StageError;
 use super::directory::{Created, Directory};
+use crate::model::frame::{FrameError, Kind};
 use crate::model::ids::{Digest, Nonce};
 use crate::model::stage::Handle;
 use crate::model::stage::files::{
@@ -97,24 +98,39 @@ impl Ledger {
     /// A checkpoint, if it counts.
     ///
     /// # Errors
-    /// Of the directory; [`StageError::Damaged`] if the snapshot is not the one that was decided about.
+    /// Of the directory; [`StageError::Damaged`] if the snapshot is gone, or not the one that was decided about.
     pub async fn completed(&self, checkpoint: u64) -> Result<Option<Completed>, StageError> {
         let Some(marker) = self.marker(checkpoint).await? else { return Ok(None) };
         let Verdict::Completed { snapshot: digest } = marker.verdict else { return Ok(None) };
         let name = numbered(SNAPSHOTS, checkpoint);
         let snapshot: Option<Snapshot> = self.read(&name).await?;
+        let damaged = |name, reason| {
+            Err(StageError::Damaged { name, error: FrameError::Body { kind: Kind::Snapshot, reason } })
+        };
         let Some(snapshot) = snapshot else {
-            return Err(StageError::Directory {
-                name,
-                reason: "its marker counts on it, and it is gone".to_owned(),
-            });
+            if self.counts_above(checkpoint).await? {
+                let reason =
+                    "a later checkpoint counts, and it was pruned while it was looked for".to_owned();
+                return Err(StageError::Directory { name, reason });
+            }
+            return damaged(name, format!("its marker counts on SHA-256 {digest}, and it is gone"));
         };
         let found = Digest::of(&snapshot.encode());
         if found != digest || snapshot.job_id != self.job_id {
             let reason = format!("job {:?}, SHA-256 {found}; its marker is of {digest}", snapshot.job_id);
-            return Err(StageError::Directory { name, reason });
+            return damaged(name, reason);
         }
         Ok(Some(Completed { marker, snapshot }))
+    }
+
+    async fn counts_above(&self, checkpoint: u64) -> Result<bool, StageError> {
+        for number in self.numbers_in(MARKERS).await?.into_iter().filter(|number| *number > checkpoint) {
+            let marker = self.marker(number).await?;
+            if marker.is_some_and(|marker| marker.verdict != Verdict::Abandoned) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The latest checkpoint that counts: what a job restores from.
