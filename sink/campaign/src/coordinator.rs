@@ -197,9 +197,13 @@ impl Job {
         let at_ms = clock::now_ms();
         let job_id = "campaign".to_owned();
         let snapshot = Snapshot { job_id, checkpoint_id: checkpoint, epoch: 0, positions, handles, at_ms };
-        self.rights.put_snapshot(snapshot).await?;
+        if let Err(why) = self.rights.put_snapshot(snapshot).await {
+            return self.failed(checkpoint, why).await;
+        }
         point::reach(Point::CoordinatorBeforeCompletedMarker);
-        self.rights.complete(checkpoint, clock::now_ms()).await?;
+        if let Err(why) = self.rights.complete(checkpoint, clock::now_ms()).await {
+            return self.failed(checkpoint, why).await;
+        }
         point::reach(Point::CoordinatorAfterCompletedMarker);
         tracing::info!(checkpoint, "completed");
         point::reach(Point::CoordinatorBeforeCommitBroadcast);
@@ -210,8 +214,26 @@ impl Job {
 
     async fn abandon(&mut self, why: &str) -> Result<(), StageError> {
         let Some(in_flight) = self.in_flight.take() else { return Ok(()) };
-        tracing::warn!(checkpoint = in_flight.checkpoint, why, "abandoned");
-        self.rights.abandon(in_flight.checkpoint, clock::now_ms()).await?;
+        self.give_up(in_flight.checkpoint, why).await
+    }
+
+    /// What a predecessor that was frozen wrote late has the checkpoint's number: the checkpoint fails, and what was
+    /// staged for it belongs to the next.
+    async fn failed(&mut self, checkpoint: u64, why: StageError) -> Result<(), StageError> {
+        match &why {
+            StageError::NumberInUse { next, .. } => self.next = self.next.max(*next),
+            StageError::Decided { .. } => {}
+            _ => return Err(why),
+        }
+        self.give_up(checkpoint, &why.to_string()).await
+    }
+
+    async fn give_up(&mut self, checkpoint: u64, why: &str) -> Result<(), StageError> {
+        tracing::warn!(checkpoint, why, "abandoned");
+        match self.rights.abandon(checkpoint, clock::now_ms()).await {
+            Ok(_) | Err(StageError::Decided { .. }) => {}
+            Err(error) => return Err(error),
+        }
         self.last_end = Instant::now();
         Ok(())
     }
@@ -245,5 +267,65 @@ impl Job {
             self.tell(&ToWorker::Checkpoint(checkpoint));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sinks::model::ids::Nonce;
+    use sinks::model::stage::files::{StageFile as _, Verdict};
+    use sinks::stage::{Directory as _, Ledger, MemoryDirectory};
+
+    use super::*;
+
+    /// A predecessor that was frozen between its look at the claims and its snapshot wakes up and writes it.
+    #[tokio::test]
+    async fn a_snapshot_that_comes_late_costs_one_checkpoint_and_not_the_job() {
+        let directory = Arc::new(MemoryDirectory::default());
+        let ledger = Ledger::new(directory.clone(), "campaign");
+        let nonce = |n| Nonce::from_bytes([n; 16]);
+        let old = ledger.take_over(nonce(1), 0).await.unwrap();
+        let over = ledger.take_over(nonce(2), 0).await.unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut job = Job {
+            plan: crate::plan::tests::plan(scratch.path()),
+            rights: over.coordinator,
+            mutant: Chosen::default(),
+            next: over.next_checkpoint,
+            opened: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            in_flight: None,
+            last_end: Instant::now(),
+            stopping: false,
+        };
+        let late = Snapshot {
+            job_id: "campaign".to_owned(),
+            checkpoint_id: 1,
+            epoch: old.coordinator.epoch(),
+            positions: BTreeMap::new(),
+            handles: Vec::new(),
+            at_ms: 0,
+        };
+        directory.create(&late.name(), late.encode()).await.unwrap();
+        for checkpoint in [1, 2] {
+            assert_eq!(job.next, checkpoint);
+            job.next += 1;
+            job.complete(InFlight { checkpoint, since: Instant::now(), parts: BTreeMap::new() })
+                .await
+                .unwrap();
+        }
+        assert_eq!(ledger.marker(1).await.unwrap().unwrap().verdict, Verdict::Abandoned);
+        assert_eq!(ledger.latest().await.unwrap().unwrap().snapshot.checkpoint_id, 2);
+        // Decided already, by whoever: no end of the job either.
+        job.in_flight = Some(InFlight { checkpoint: 2, since: Instant::now(), parts: BTreeMap::new() });
+        job.abandon("it took too long").await.unwrap();
+        assert_eq!(ledger.latest().await.unwrap().unwrap().snapshot.checkpoint_id, 2);
+        // Another coordinator ends it.
+        ledger.take_over(nonce(3), 0).await.unwrap();
+        let fenced =
+            job.complete(InFlight { checkpoint: 3, since: Instant::now(), parts: BTreeMap::new() }).await;
+        assert!(matches!(fenced, Err(StageError::Fenced { mine: 2, found: 3 })), "{fenced:?}");
     }
 }
