@@ -1,5 +1,6 @@
 //! A damaged bucket: the start names what is wrong, acquires nothing, and changes nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -96,6 +97,49 @@ fn missing_objects_are_told_apart() {
     // All of it, on a host that acknowledged from it.
     let alarm = alarm_after(|world| world.store.keys().iter().for_each(|key| delete(world, key)));
     assert!(matches!(alarm, Alarm::AcknowledgedAheadOfHead { seq: BATCHES, .. }), "{alarm}");
+}
+
+/// A store that confirms one write of a life and forgets it. Whichever it is: an alarm before the next acknowledgement
+/// or at the next start, or else it was written again and nothing is missing.
+#[test]
+fn a_write_that_the_store_acknowledges_and_forgets_is_an_alarm_and_never_a_loss() {
+    let calls = World::new().live(&[], Pace::OneByOne, BATCHES).calls;
+    let (mut alarms, mut mended) = (BTreeSet::new(), BTreeSet::new());
+    for at in 0..calls {
+        let world = World::new();
+        let lived = world.live(&[(at, Bend::Forgotten)], Pace::OneByOne, BATCHES);
+        let Some(key) = world.forgotten.lock().pop() else { continue };
+        let kind = match root().parse(&key) {
+            Some(ObjectName::Data { .. }) => "data",
+            Some(ObjectName::Entry { .. }) => "entry",
+            Some(ObjectName::Head) => "HEAD",
+            other => panic!("{key}: {other:?}"),
+        };
+        let end = match lived.end {
+            Some(Ok(())) => world.live(&[], Pace::OneByOne, BATCHES).end,
+            end => end,
+        };
+        match end {
+            Some(Ok(())) => {
+                world.check_end(&format!("{key} was forgotten at call {at}"));
+                mended.insert(kind);
+            }
+            Some(Err(SinkError::Integrity(alarm))) => {
+                assert_eq!(SinkError::from(alarm.clone()).exit_code(), 5, "{alarm}");
+                alarms.insert((kind, alarm.name()));
+            }
+            other => panic!("{key} was forgotten at call {at}: {other:?}"),
+        }
+    }
+    let expected = [
+        ("HEAD", "acknowledged_ahead_of_head"),
+        ("HEAD", "lost_update"),
+        ("data", "missing_referenced"),
+        ("entry", "missing_referenced"),
+    ];
+    assert_eq!(alarms, BTreeSet::from(expected));
+    // Of HEAD the creation and the takeover, before anything was acknowledged.
+    assert_eq!(mended, BTreeSet::from(["HEAD"]));
 }
 
 #[test]

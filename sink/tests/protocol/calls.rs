@@ -37,6 +37,8 @@ pub enum Bend {
     Twice,
     /// Done, without a tag.
     NoTag,
+    /// A write is acknowledged, and forgotten.
+    Forgotten,
     /// 403.
     Denied,
     /// The process is frozen before it, until it is thawed.
@@ -121,7 +123,7 @@ impl Calls {
             }
         };
         match self.begin() {
-            None | Some(Bend::NoTag) => {
+            None | Some(Bend::NoTag | Bend::Forgotten) => {
                 let answer = call().await;
                 self.halted().await;
                 answer
@@ -175,9 +177,13 @@ impl Store for BentStore {
         metadata: &'a [(String, String)],
     ) -> Pending<'a, Outcome<Option<ETag>>> {
         Box::pin(async move {
-            let untagged = self.0.bends.get(&self.0.made.load(Ordering::Relaxed)) == Some(&Bend::NoTag);
+            let bend = self.0.bends.get(&self.0.made.load(Ordering::Relaxed));
+            let (untagged, forgotten) = (bend == Some(&Bend::NoTag), bend == Some(&Bend::Forgotten));
             let late = (0, key.to_owned(), bytes.clone(), condition.clone());
             let call = || -> Pending<'_, _> {
+                if forgotten {
+                    return Box::pin(self.0.world.forget(key, bytes.clone()));
+                }
                 Box::pin(self.0.world.put(key, bytes.clone(), condition.clone(), metadata))
             };
             match self.0.bent(call, Some(late)).await {

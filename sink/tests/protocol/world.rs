@@ -38,6 +38,8 @@ pub struct World {
     pub orphans_only: Mutex<Option<u64>>,
     /// Every key that was deleted.
     pub deleted: Mutex<Vec<String>>,
+    /// Every key whose write was acknowledged and forgotten.
+    pub forgotten: Mutex<Vec<String>>,
     /// How many of the deletes named a tag.
     pub conditional: AtomicU64,
     /// What the store and all processes have for the time of day.
@@ -132,6 +134,7 @@ impl World {
             late: Mutex::default(),
             orphans_only: Mutex::default(),
             deleted: Mutex::default(),
+            forgotten: Mutex::default(),
             conditional: AtomicU64::new(0),
             clock,
             lives: AtomicU64::new(0),
@@ -141,6 +144,12 @@ impl World {
     pub fn env(self: &Arc<Self>, store: Arc<dyn Store>) -> Env {
         let seed = 1 + self.lives.fetch_add(1, Ordering::Relaxed);
         Env { store, clock: self.clock.clone(), ids: Arc::new(Ids::seeded(seed)) }
+    }
+
+    /// A write that is answered as a store does that keeps it.
+    pub async fn forget(&self, key: &str, bytes: Bytes) -> Outcome<Option<ETag>> {
+        self.forgotten.lock().push(key.to_owned());
+        MemoryStore::new(self.clock.clone()).put(key, bytes, Condition::None, &[]).await
     }
 
     /// A write, after which HEAD must be a child of what it was, and nothing else may be replaced.
