@@ -23,6 +23,9 @@ use crate::seen;
 /// next one does.
 pub const RECOVERY_S: u64 = 60;
 
+/// How long a worker may take to find that its store is away, in seconds: it probes first, and removes what it left.
+const AWAY_S: u64 = 90;
+
 /// How long an armed process may take to reach its point, in seconds.
 const POINT_S: u64 = 120;
 
@@ -403,7 +406,7 @@ impl Chaos {
         }
         let away = if hangs { self.rig.freeze(Role::Store).await? } else { self.rig.kill(Role::Store)? };
         self.rig.start(victim, None)?;
-        let status = self.rig.wait(victim, Duration::from_secs(RECOVERY_S)).await;
+        let status = self.rig.wait(victim, Duration::from_secs(AWAY_S)).await;
         let back = if hangs {
             self.rig.thaw(Role::Store)?
         } else {

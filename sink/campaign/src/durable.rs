@@ -41,7 +41,7 @@ const ACTORS: &str = "
 ";
 
 /// How long a probe may take, in milliseconds: less than a campaign waits for a worker whose store hangs.
-const PROBE_LIMIT_MS: u64 = 30_000;
+const PROBE_LIMIT_MS: u64 = 45_000;
 
 /// How long the actor that works may finish, in milliseconds.
 const LAST_ACTOR_MS: u64 = 5_000;

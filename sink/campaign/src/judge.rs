@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::plan::{Plan, Sink};
 
 /// A judge that takes no sample for so long is stuck: longer than a store is away in any fault.
-pub const STUCK: Duration = Duration::from_secs(90);
+pub const STUCK: Duration = Duration::from_secs(150);
 
 /// One sample, a line of `oracle.jsonl`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
