@@ -1,25 +1,13 @@
 //! Which provider to certify, read from the environment.
 
 use assay_checks::{Addressing, Credentials, Endpoint, Surroundings};
+use sinks::matrix::provider;
+use sinks::store::Addressing as Placing;
 
-/// The four variables that name a provider. All, none, or refused.
-pub const REQUIRED: [&str; 4] = [
-    "DELTAFORGE_IT_S3_ENDPOINT",
-    "DELTAFORGE_IT_S3_BUCKET",
-    "DELTAFORGE_IT_S3_ACCESS_KEY",
-    "DELTAFORGE_IT_S3_SECRET_KEY",
-];
-/// The ones that may stand beside the four.
-pub const OPTIONAL: [&str; 5] = [
-    "DELTAFORGE_IT_S3_REGION",
-    "DELTAFORGE_IT_S3_SESSION_TOKEN",
-    "DELTAFORGE_IT_S3_ADDRESSING",
-    "DELTAFORGE_IT_S3_ENDPOINT_2",
-    "DELTAFORGE_IT_S3_VERSIONED_BUCKET",
-];
+pub use sinks::matrix::provider::{DEFAULT_REGION, REQUIRED};
 
-/// The region of signatures where none is set, as in AWS's own tools.
-pub const DEFAULT_REGION: &str = "us-east-1";
+/// What only the suite needs, beside what every program reads of a provider.
+const OPTIONAL: [&str; 2] = ["DELTAFORGE_IT_S3_ENDPOINT_2", "DELTAFORGE_IT_S3_VERSIONED_BUCKET"];
 
 /// What to certify.
 #[derive(Clone, Debug)]
@@ -62,38 +50,22 @@ impl Provider {
 /// One line: which variables are missing, or which value is not accepted and what would be.
 pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Target, String> {
     let value = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let [endpoint, bucket, access_key, secret_key] = REQUIRED.map(value);
-    let [region, session_token, addressing, endpoint_2, versioned_bucket] = OPTIONAL.map(value);
-    let (Some(endpoint), Some(bucket), Some(access_key), Some(secret_key)) =
-        (&endpoint, bucket, access_key, secret_key)
-    else {
-        let missing: Vec<_> = REQUIRED.into_iter().filter(|name| value(name).is_none()).collect();
-        let stray: Vec<_> = OPTIONAL.into_iter().filter(|name| value(name).is_some()).collect();
-        return match (missing.len(), stray.as_slice()) {
-            (4, []) => Ok(Target::Embedded),
-            (4, stray) => Err(format!(
-                "{} set without a provider: set all of {} as well, or unset it",
-                stray.join(", "),
-                REQUIRED.join(", ")
-            )),
-            _ => Err(format!(
-                "{} not set: set all four to certify a provider, or none to certify the embedded server",
-                missing.join(", ")
-            )),
-        };
+    let Some(named) = provider::from_environment(&variable)? else {
+        return provider::stray(&OPTIONAL, value).map(|()| Target::Embedded);
     };
-    let addressing = match addressing.as_deref() {
-        None | Some("path") => Addressing::Path,
-        Some("virtual") => Addressing::Virtual,
-        Some(other) => return Err(format!("{} is {other:?}: give path or virtual", OPTIONAL[2])),
-    };
+    let [endpoint_2, versioned_bucket] = OPTIONAL.map(value);
+    let provider::Provider { endpoint, bucket, access_key, secret_key, region, session_token, addressing } =
+        named;
     Ok(Target::Provider(Box::new(Provider {
-        endpoint: address(endpoint, REQUIRED[0])?,
-        endpoint_2: endpoint_2.map(|url| address(&url, OPTIONAL[3])).transpose()?,
+        endpoint: address(&endpoint, REQUIRED[0])?,
+        endpoint_2: endpoint_2.map(|url| address(&url, OPTIONAL[0])).transpose()?,
         versioned_bucket,
-        addressing,
+        addressing: match addressing {
+            Placing::Path => Addressing::Path,
+            Placing::Virtual => Addressing::Virtual,
+        },
         bucket,
-        region: region.unwrap_or_else(|| DEFAULT_REGION.to_owned()),
+        region,
         credentials: Credentials { access_key, secret_key, session_token },
     })))
 }
@@ -156,8 +128,8 @@ mod tests {
         }
         check(
             "ENDPOINT=https://s3.example BUCKET= ACCESS_KEY=id",
-            "DELTAFORGE_IT_S3_BUCKET, DELTAFORGE_IT_S3_SECRET_KEY not set: set all four to certify a provider, \
-             or none to certify the embedded server",
+            "DELTAFORGE_IT_S3_BUCKET, DELTAFORGE_IT_S3_SECRET_KEY not set: set all four to name a provider, \
+             or none for the embedded server",
         );
         check(
             "REGION=eu-west-1",

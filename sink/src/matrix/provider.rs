@@ -4,15 +4,20 @@ use std::fmt;
 
 use crate::store::Addressing;
 
-const REQUIRED: [&str; 4] = [
+/// The four variables that name a provider: all, none, or refused (operations guide, "Rollout").
+pub const REQUIRED: [&str; 4] = [
     "DELTAFORGE_IT_S3_ENDPOINT",
     "DELTAFORGE_IT_S3_BUCKET",
     "DELTAFORGE_IT_S3_ACCESS_KEY",
     "DELTAFORGE_IT_S3_SECRET_KEY",
 ];
 
-const OPTIONAL: [&str; 3] =
+/// Those that may stand beside the four.
+pub const OPTIONAL: [&str; 3] =
     ["DELTAFORGE_IT_S3_REGION", "DELTAFORGE_IT_S3_SESSION_TOKEN", "DELTAFORGE_IT_S3_ADDRESSING"];
+
+/// The region of signatures where none is named, as in AWS's own tools.
+pub const DEFAULT_REGION: &str = "us-east-1";
 
 /// A provider, and the bucket to use there, which exists.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,7 +30,7 @@ pub struct Provider {
     pub access_key: String,
     /// Its secret.
     pub secret_key: String,
-    /// The region that requests are signed for; `us-east-1` if none is named.
+    /// The region that requests are signed for; [`DEFAULT_REGION`] if none is named.
     pub region: String,
     /// The token of temporary credentials.
     pub session_token: Option<String>,
@@ -53,27 +58,40 @@ impl fmt::Debug for Provider {
 /// One line: which variables are missing, or which value is not accepted and what would be.
 pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Provider>, String> {
     let value = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let missing: Vec<_> = REQUIRED.into_iter().filter(|name| value(name).is_none()).collect();
-    match (REQUIRED.map(value), OPTIONAL.map(value)) {
-        (
-            [Some(endpoint), Some(bucket), Some(access_key), Some(secret_key)],
-            [region, session_token, addressing],
-        ) => {
-            let region = region.unwrap_or_else(|| "us-east-1".to_owned());
-            let addressing = match addressing.as_deref() {
-                None | Some("path") => Addressing::Path,
-                Some("virtual") => Addressing::Virtual,
-                Some(other) => return Err(format!("{} is {other:?}: give path or virtual", OPTIONAL[2])),
-            };
-            Ok(Some(Provider { endpoint, bucket, access_key, secret_key, region, session_token, addressing }))
+    let [Some(endpoint), Some(bucket), Some(access_key), Some(secret_key)] = REQUIRED.map(value) else {
+        let missing: Vec<_> = REQUIRED.into_iter().filter(|name| value(name).is_none()).collect();
+        if missing.len() == REQUIRED.len() {
+            return stray(&OPTIONAL, value).map(|()| None);
         }
-        ([None, None, None, None], [None, None, None]) => Ok(None),
-        _ => Err(format!(
-            "{} not set: set all four to run against a provider, or none of {} to run against the embedded server",
-            missing.join(", "),
-            [REQUIRED.as_slice(), OPTIONAL.as_slice()].concat().join(", ")
-        )),
+        return Err(format!(
+            "{} not set: set all four to name a provider, or none for the embedded server",
+            missing.join(", ")
+        ));
+    };
+    let [region, session_token, addressing] = OPTIONAL.map(value);
+    let region = region.unwrap_or_else(|| DEFAULT_REGION.to_owned());
+    let addressing = match addressing.as_deref() {
+        None | Some("path") => Addressing::Path,
+        Some("virtual") => Addressing::Virtual,
+        Some(other) => return Err(format!("{} is {other:?}: give path or virtual", OPTIONAL[2])),
+    };
+    Ok(Some(Provider { endpoint, bucket, access_key, secret_key, region, session_token, addressing }))
+}
+
+/// That none of `optional` is set where no provider is named.
+///
+/// # Errors
+/// One line: which are.
+pub fn stray(optional: &[&str], value: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+    let set: Vec<_> = optional.iter().copied().filter(|name| value(name).is_some()).collect();
+    if set.is_empty() {
+        return Ok(());
     }
+    Err(format!(
+        "{} set without a provider: set all of {} as well, or unset it",
+        set.join(", "),
+        REQUIRED.join(", ")
+    ))
 }
 
 #[cfg(test)]

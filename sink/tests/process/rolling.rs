@@ -93,3 +93,21 @@ async fn a_rollback_leaves_durable_state_alone_and_its_gap_is_visible() {
         assert!(tags(&rig, key).await.contains(&(key.clone(), tag.clone())), "{key}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_says_how_many_acknowledged_rows_are_not_in_the_bucket() {
+    let legacy = "    durability: legacy_rolling\n    rolling: {max_bytes: 400}\n    batch:";
+    let rig = Rig::start(&PIPELINE.replace("    batch:", legacy), None).await;
+    let rule = "operation=CompleteMultipartUpload effect=refuse code=AccessDenied";
+    let _fault = rig.server.fault(rule.parse().expect("a rule")).expect("a fault");
+    let output = rig.ask(&["run"], &ids(1..=50)).await;
+    let (said, acknowledged) = (text(&output.stderr), text(&output.stdout).lines().count());
+    assert_eq!(code(&output), 2, "{said}");
+    let lost = said.split(" rows that were acknowledged are not in the bucket").next();
+    let lost = lost.and_then(|before| before.rsplit(' ').next()?.parse::<usize>().ok());
+    // Nothing was rolled: all that was acknowledged is lost, and the row that made the file large enough with it.
+    assert!(
+        lost.is_some_and(|rows| (1..50).contains(&rows) && rows >= acknowledged),
+        "{acknowledged}: {said}"
+    );
+}
