@@ -299,7 +299,7 @@ const fn finding(mutant: Mutant) -> &'static str {
         Mutant::AnyObjectAccepted => "foreign: ",
         Mutant::RecoveryForgotten => "gap: ",
         Mutant::PreparedAbortedOnClose => "lost: sub",
-        Mutant::SnapshotBeforeBarrier => "which was taken before the sink had staged it",
+        Mutant::SnapshotBeforeBarrier => " is not in snapshot ",
     }
 }
 
