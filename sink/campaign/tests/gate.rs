@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+#[cfg(feature = "protocol-points")]
 use sinks::model::ids::Digest;
+#[cfg(feature = "protocol-points")]
 use sinks::store::{Access, Condition, Outcome, S3Settings, S3Store, Store as _};
 
 fn campaign(arguments: &[&str], evidence: &Path) -> Output {

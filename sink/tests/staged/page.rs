@@ -93,12 +93,29 @@ fn the_page_has_the_codes_tables() {
 }
 
 #[test]
-fn a_plain_build_has_no_points_and_no_mutants() {
+fn no_feature_is_on_by_default() {
     let manifest = include_str!("../../Cargo.toml");
     let (_, features) = manifest.split_once("[features]").expect("features");
     let features = features.split("\n[").next().unwrap_or_default();
     assert!(features.contains("protocol-points = []") && features.contains("mutants = []"));
     assert!(!features.contains("default"), "nothing is on by default: {features}");
-    assert_eq!(sinks::point::ARMABLE, cfg!(feature = "protocol-points"));
-    assert_eq!(sinks::stage::mutant::AVAILABLE, cfg!(feature = "mutants"));
+}
+
+/// A build without features, which the stage `plain` of `ci/test` makes.
+#[cfg(not(any(feature = "protocol-points", feature = "mutants")))]
+#[test]
+fn a_plain_build_has_no_points_and_no_mutants() {
+    assert_eq!((sinks::point::ARMABLE, sinks::stage::mutant::AVAILABLE), (false, false));
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_assay-sink")).arg("--version").output();
+    let said = String::from_utf8(output.expect("the binary starts").stdout).expect("text");
+    assert_eq!(said, format!("assay-sink {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+/// A build that can be armed says so.
+#[cfg(feature = "protocol-points")]
+#[test]
+fn a_build_with_points_says_so_in_its_version() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_assay-sink")).arg("--version").output();
+    let said = String::from_utf8(output.expect("the binary starts").stdout).expect("text");
+    assert_eq!(said, format!("assay-sink {}+protocol-points\n", env!("CARGO_PKG_VERSION")));
 }
