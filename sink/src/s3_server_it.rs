@@ -249,6 +249,7 @@ live! {
     other_prefixes_and_legacy_files_are_not_touched
     an_implausible_plan_needs_a_person
     multipart_uploads_are_left_alone
+    objects_of_earlier_releases_are_judged_by_what_reaches_them
     a_whole_life_ends_with_every_row
     random_faults_change_nothing_that_is_committed
     a_rollback_and_its_return_leave_a_visible_gap

@@ -206,13 +206,13 @@ async fn dies(ground: &Ground) -> Checked {
 
 async fn takeover(ground: &Ground) -> Checked {
     let (_a, keeper, mut memory) = marked(ground).await?;
-    let faults = ground.rig.faults(&of_deletes(ground, "nth=1 effect=delay ms=2000")).await?;
+    let faults = ground.rig.faults(&of_deletes(ground, "nth=1 effect=delay until=lifted")).await?;
     let after = ground.rig.last_request().await?;
     let expiring = tokio::spawn(async move { run::gc::expire(&keeper, &AT_ONCE, &mut memory).await });
     ground.rig.fired("held", 1).await?;
     let b = ground.start("b", 2).await?;
-    stopped(expiring.await?, StopReason::EpochChanged)?;
     faults.lift().await?;
+    stopped(expiring.await?, StopReason::EpochChanged)?;
     let seen = ground.rig.requests(after, &ground.prefix).await?;
     equal("deletes", seen.iter().filter(|seen| seen.operation == "DeleteObject").count(), 16)?;
     ground.publish(&b, 23, 23).await?;
@@ -231,15 +231,15 @@ fn stopped<T: std::fmt::Debug>(ended: Result<T, Stopped>, reason: StopReason) ->
 
 async fn zombie(ground: &Ground) -> Checked {
     let (_a, keeper, mut memory) = marked(ground).await?;
-    let faults = ground.rig.faults(&of_deletes(ground, "first=16 effect=delay ms=2000")).await?;
+    let faults = ground.rig.faults(&of_deletes(ground, "first=16 effect=delay until=lifted")).await?;
     let expiring = tokio::spawn(async move { run::gc::expire(&keeper, &AT_ONCE, &mut memory).await });
     ground.rig.fired("held", 16).await?;
     let b = ground.start("b", 2).await?;
     ground.publish(&b, 23, 24).await?;
     equal("entries while they are held", entries(ground).await?.len(), 24)?;
     // They land now, and their process finds that it is fenced.
-    stopped(expiring.await?, StopReason::EpochChanged)?;
     faults.lift().await?;
+    stopped(expiring.await?, StopReason::EpochChanged)?;
     equal("entries once they have landed", entries(ground).await?.len(), 8)?;
     equal("committed", ground.exactly(24).await?.seq, 24)?;
     b.close().await?;

@@ -98,18 +98,14 @@ async fn idle(ground: &Ground) -> Checked {
 async fn in_flight(ground: &Ground) -> Checked {
     let a = ground.start("a", 1).await?;
     ground.publish(&a, 1, 1).await?;
-    let rules = [
-        ground.rule("data", "*wm2-*", "nth=1 effect=delay ms=1500"),
-        ground.rule("entry", "_manifest/entries/*", "nth=1 effect=delay ms=1500"),
-    ];
-    let faults = ground.rig.faults(&rules.join("\n")).await?;
+    let faults = ground.rig.faults(&ground.rule("data", "*wm2-*", "nth=1 effect=delay until=lifted")).await?;
     let mut ticket = a.submit(data::batch(2)?).await?;
     ground.rig.fired("data", 1).await?;
     let b = ground.start("b", 2).await?;
+    // The last of its data lands now, and after that its entry.
+    faults.lift().await?;
     let error = ticket.acknowledged().await.err();
     fenced(&error.ok_or_else(|| Failure("a fenced writer acknowledged a batch".to_owned()))?, 1, 2)?;
-    ground.rig.fired("entry", 1).await?;
-    faults.lift().await?;
     ground.publish(&b, 2, 2).await?;
     b.close().await?;
     let found = ground.exactly(2).await?;
@@ -124,14 +120,14 @@ async fn delayed(ground: &Ground) -> Checked {
     let a = ground.start("a", 1).await?;
     ground.publish(&a, 1, 1).await?;
     let faults =
-        ground.rig.faults(&ground.rule("slow", "_manifest/HEAD", "nth=1 effect=delay ms=2000")).await?;
+        ground.rig.faults(&ground.rule("slow", "_manifest/HEAD", "nth=1 effect=delay until=lifted")).await?;
     let mut ticket = a.submit(data::batch(2)?).await?;
     ground.rig.fired("slow", 1).await?;
     let b = ground.start("b", 2).await?;
     let before = ground.head().await?;
+    faults.lift().await?;
     let error = ticket.acknowledged().await.err();
     fenced(&error.ok_or_else(|| Failure("a fenced writer acknowledged a batch".to_owned()))?, 1, 2)?;
-    faults.lift().await?;
     if ground.head().await? != before {
         return Err(Failure("the delayed swap changed HEAD".to_owned()));
     }

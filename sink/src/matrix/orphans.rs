@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::compaction::compacted;
 use super::data::{self, EXTENSION};
 use super::ground::{Ground, REQUEST_TIMEOUT_MS};
+use super::rig::{FIRES_WITHIN, POLL};
+use super::tampered::{legacy, legacy_key};
 use super::writer::{Sweep, Writer};
 use super::{Checked, Failure, Scenario, equal};
 use crate::model::entry::Entry;
@@ -107,13 +110,28 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         needs: &[],
         run: |ground| Box::pin(uploads(ground)),
     },
+    Scenario {
+        id: "7.11",
+        name: "objects_of_earlier_releases_are_judged_by_what_reaches_them",
+        proves: "a wm- object stays while an entry reaches it, and as a compaction's original too; an old one that nothing \
+                 reaches is deleted",
+        needs: &[],
+        run: |ground| Box::pin(earlier_releases(ground)),
+    },
 ];
 
 /// Longer than the second that a store's dates resolve.
 const GRACE_MS: u64 = 2_000;
 
+/// Where some objects are to be younger: how long a run may take to look at them.
+const LONG_GRACE_MS: u64 = 10_000;
+
 fn policy() -> Checked<Policy> {
-    Ok(Policy::new(GRACE_MS, GRACE_MS / 2, REQUEST_TIMEOUT_MS)?)
+    policy_of(GRACE_MS)
+}
+
+fn policy_of(grace_period_ms: u64) -> Checked<Policy> {
+    Ok(Policy::new(grace_period_ms, grace_period_ms / 2, REQUEST_TIMEOUT_MS)?)
 }
 
 /// Where batch `n` is, and what it holds.
@@ -157,6 +175,10 @@ async fn orphaned_entry(ground: &Ground) -> Checked<String> {
 
 /// Waits until everything that is there is older than the grace period, by the store's clock.
 async fn aged(ground: &Ground) -> Checked {
+    aged_by(ground, GRACE_MS).await
+}
+
+async fn aged_by(ground: &Ground, grace_period_ms: u64) -> Checked {
     let newest = ground.listed().await?.into_iter().map(|object| object.last_modified_ms).max();
     let (store, head) = (ground.store()?, ground.root.head());
     loop {
@@ -165,7 +187,7 @@ async fn aged(ground: &Ground) -> Checked {
         };
         let date_ms =
             object.store_date_ms.ok_or_else(|| Failure("the store's answers have no Date".to_owned()))?;
-        if newest.is_none_or(|newest| date_ms > newest + GRACE_MS) {
+        if newest.is_none_or(|newest| date_ms > newest + grace_period_ms) {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -196,15 +218,16 @@ async fn old_and_young(ground: &Ground) -> Checked {
     old.push(orphaned_entry(ground).await?);
     old.sort();
     let after = ground.rig.last_request().await?;
-    equal("deleted while they were young", reconciled(&sink).await?.deleted, 0)?;
-    aged(ground).await?;
+    let policy = policy_of(LONG_GRACE_MS)?;
+    equal("deleted while they were young", orphans::run(&sink.keeper(), &policy).await?.deleted, 0)?;
+    aged_by(ground, LONG_GRACE_MS).await?;
     let young = abandoned(ground, 9).await?;
     let patience = Patience::limited(10_000);
-    let plan = orphans::plan(&ground.env(3)?, &ground.root, &policy()?, &patience).await?;
+    let plan = orphans::plan(&ground.env(3)?, &ground.root, &policy, &patience).await?;
     let planned: Vec<_> = plan.deletes().map(|row| row.key.clone()).collect();
     equal("the plan of a dry run", &planned, &old)?;
     equal("deletes of a dry run", deletes(ground, after).await?.len(), 0)?;
-    let report = reconciled(&sink).await?;
+    let report = orphans::run(&sink.keeper(), &policy).await?;
     equal("deleted and aborted", (report.deleted, report.mpu_aborts), (old.len() as u64, 0))?;
     equal("the deletes", deletes(ground, after).await?, old)?;
     for key in young {
@@ -222,14 +245,15 @@ async fn after_the_listing(ground: &Ground) -> Checked {
     abandoned(ground, 2).await?;
     aged(ground).await?;
     let after = ground.rig.last_request().await?;
-    let faults = ground.rig.faults("name=held operation=ListObjectsV2 nth=1 effect=delay ms=1500").await?;
+    let faults =
+        ground.rig.faults("name=held operation=ListObjectsV2 nth=1 effect=delay until=lifted").await?;
     let publish = async {
         ground.rig.fired("held", 1).await?;
-        ground.publish(&sink, 2, 3).await
+        ground.publish(&sink, 2, 3).await?;
+        faults.lift().await
     };
     let (report, published) = tokio::join!(reconciled(&sink), publish);
     published?;
-    faults.lift().await?;
     equal("deleted", report?.deleted, 0)?;
     equal("deletes", deletes(ground, after).await?, Vec::new())?;
     sink.close().await?;
@@ -243,15 +267,26 @@ async fn adopted(ground: &Ground) -> Checked {
     aged(ground).await?;
     let after = ground.rig.last_request().await?;
     // The first object is about to be deleted; the batch comes in, holds the other two, and waits for that one.
-    let rule = format!("name=held operation=DeleteObject key={}* nth=1 effect=delay ms=1500", old[0]);
+    let rule = format!("name=held operation=DeleteObject key={}* nth=1 effect=delay until=lifted", old[0]);
     let faults = ground.rig.faults(&rule).await?;
     let publish = async {
         ground.rig.fired("held", 1).await?;
-        ground.publish(&sink, 2, 2).await
+        let keeper = sink.keeper();
+        let lift = async {
+            // The key that is being deleted, and the two that the batch holds meanwhile.
+            let held = async {
+                while keeper.in_flight.len() < old.len() {
+                    tokio::time::sleep(POLL).await;
+                }
+            };
+            tokio::time::timeout(FIRES_WITHIN, held).await?;
+            faults.lift().await
+        };
+        let (published, lifted) = tokio::join!(ground.publish(&sink, 2, 2), lift);
+        published.and(lifted)
     };
     let (report, published) = tokio::join!(reconciled(&sink), publish);
     published?;
-    faults.lift().await?;
     let report = report?;
     equal("deleted and skipped", (report.deleted, report.skipped), (1, 2))?;
     equal("deletes", deletes(ground, after).await?, vec![old[0].clone()])?;
@@ -259,8 +294,8 @@ async fn adopted(ground: &Ground) -> Checked {
     equal("orphaned data", ground.exactly(2).await?.orphaned_data, 0)
 }
 
-/// Short enough for a test; requests that take longer than a second are not sent.
-const LEASE: LeaseTimes = LeaseTimes { ttl_ms: 5_000, request_ms: 1_500, margin_ms: 1_500 };
+/// Short enough for a test to wait out, and five seconds to send a delete in.
+const LEASE: LeaseTimes = LeaseTimes { ttl_ms: 8_000, request_ms: 1_500, margin_ms: 1_500 };
 
 /// A process that has published batch 1 and reconciles, held at `rule`.
 async fn reconciler(ground: &Ground, rule: &str) -> Checked<Writer> {
@@ -282,7 +317,7 @@ async fn frozen(ground: &Ground) -> Checked {
     let old = abandoned(ground, 2).await?;
     aged(ground).await?;
     let after = ground.rig.last_request().await?;
-    let rule = format!("name=held operation=HeadObject key={}* nth=1 effect=delay ms=2000", old[0]);
+    let rule = format!("name=held operation=HeadObject key={}* nth=1 effect=delay until=lifted", old[0]);
     let faults = ground.rig.faults(&rule).await?;
     let writer = reconciler(ground, "held").await?;
     writer.signal("STOP").await?;
@@ -303,17 +338,26 @@ async fn on_its_way(ground: &Ground) -> Checked {
     sink.close().await?;
     let old = abandoned(ground, 2).await?;
     aged(ground).await?;
-    let rule = format!("name=held operation=DeleteObject key={}* nth=1 effect=late ms=2000", old[0]);
+    let rule = format!("name=held operation=DeleteObject key={}* nth=1 effect=late until=lifted", old[0]);
     let faults = ground.rig.faults(&rule).await?;
     let writer = reconciler(ground, "held").await?;
+    let epoch = ground.head().await?.0.epoch;
     writer.kill().await?;
-    let next = ground.start("b", 2).await?;
+    // It lands while the next owner, who has HEAD, waits.
+    let lift = async {
+        while ground.head().await?.0.epoch == epoch {
+            tokio::time::sleep(POLL).await;
+        }
+        faults.lift().await
+    };
+    let (next, lifted) = tokio::join!(ground.start("b", 2), lift);
+    lifted?;
+    let next = next?;
     let steps: Vec<_> = next.reconciled().iter().map(|step| step.name()).collect();
     if !steps.contains(&"S5 end lease") {
         return Err(Failure(format!("the lease was not waited out: {steps:?}")));
     }
     ground.publish(&next, 2, 3).await?;
-    faults.lift().await?;
     next.close().await?;
     equal("orphaned data", ground.exactly(3).await?.orphaned_data, 0)
 }
@@ -345,7 +389,7 @@ async fn listings(ground: &Ground) -> Checked {
 }
 
 async fn closure(ground: &Ground) -> Checked {
-    let settings = Settings { send_timeout_ms: 1_000, ..ground.settings("a") };
+    let settings = Settings { send_timeout_ms: 5_000, ..ground.settings("a") };
     let sink = Sink::start(ground.env(1)?, settings).await?;
     ground.publish(&sink, 1, 2).await?;
     abandoned(ground, 8).await?;
@@ -434,6 +478,35 @@ async fn brake(ground: &Ground) -> Checked {
     equal("deleted within the limit", reconciled(&sink).await?.deleted, 9)?;
     sink.close().await?;
     equal("orphaned data", ground.exactly(1).await?.orphaned_data, 0)
+}
+
+async fn earlier_releases(ground: &Ground) -> Checked {
+    ground.start("a", 1).await?.close().await?;
+    legacy(ground, 1).await?;
+    let sink = ground.start("a", 2).await?;
+    ground.publish(&sink, 2, 3).await?;
+    // Nothing ever commits batches 8 and 9.
+    for stray in 8..=9 {
+        let mut strays = Vec::new();
+        for object in data::batch(stray)?.objects {
+            let key = legacy_key(ground, stray, &object.table, Digest::of(&object.bytes))?;
+            put(ground, &key, object.bytes).await?;
+            strays.push(key);
+        }
+        strays.sort();
+        aged(ground).await?;
+        let after = ground.rig.last_request().await?;
+        equal("deleted", reconciled(&sink).await?.deleted, strays.len() as u64)?;
+        equal("the deletes", deletes(ground, after).await?, strays)?;
+        let kept = ground.listed().await?.iter().filter(|object| object.key.contains("/wm-")).count();
+        equal("objects of batch 1", kept, data::TABLES.len())?;
+        if stray == 8 {
+            // From now on they are what an output stands for.
+            equal("records", compacted(&sink.keeper()).await?, vec![(1, 3, 3); data::TABLES.len()])?;
+        }
+    }
+    sink.close().await?;
+    equal("committed", ground.exactly(3).await?.seq, 3)
 }
 
 async fn uploads(ground: &Ground) -> Checked {

@@ -84,15 +84,18 @@ async fn kill(ground: &Ground, point: &Point) -> Checked {
 }
 
 async fn frozen(ground: &Ground) -> Checked {
-    let faults =
-        ground.rig.faults(&ground.rule("held", "_manifest/entries/*", "nth=3 effect=delay ms=2000")).await?;
+    let faults = ground
+        .rig
+        .faults(&ground.rule("held", "_manifest/entries/*", "nth=3 effect=delay until=lifted"))
+        .await?;
     let mut writer = Writer::new(ground.rig.spawn(&ground.order("a", 1, 9)).await?)?;
     writer.says("acked 2").await?;
     ground.rig.fired("held", 1).await?;
     writer.signal("STOP").await?;
-    faults.lift().await?;
     let sink: Sink = ground.start("b", 2).await?;
     ground.publish(&sink, 3, 12).await?;
+    // Its entry lands now.
+    faults.lift().await?;
     let before = ground.head().await?;
     writer.signal("CONT").await?;
     equal("the frozen writer's exit code", writer.ended().await?, 6)?;

@@ -196,6 +196,13 @@ impl Rig {
         }
     }
 
+    /// How many requests the rules that are set have hit.
+    pub(super) async fn hits(&self) -> Result<u64, Failure> {
+        let document = self.control(Method::GET, "faults", "").await?;
+        let rows = document["faults"].as_array().into_iter().flatten();
+        Ok(rows.filter_map(|row| row["fired"].as_u64()).sum())
+    }
+
     async fn control(&self, method: Method, path: &str, body: &str) -> Result<Value, Failure> {
         let call = self.ask(method, path, body);
         match tokio::time::timeout(CONTROL_TIMEOUT, call).await {
@@ -268,6 +275,11 @@ pub(super) struct Faults<'a> {
 }
 
 impl Faults<'_> {
+    /// Takes the rule of this name back.
+    pub(super) async fn lift_one(&self, name: &str) -> Result<(), Failure> {
+        self.rig.control(Method::DELETE, &format!("faults/{name}"), "").await.map(drop)
+    }
+
     /// Takes every rule back.
     pub(super) async fn lift(self) -> Result<(), Failure> {
         self.rig.control(Method::DELETE, "faults", "").await.map(drop)

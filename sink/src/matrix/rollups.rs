@@ -213,17 +213,17 @@ async fn unpublished(ground: &Ground) -> Checked {
         (0, 1),
     )?;
     ground.publish(&sink, 3, 3).await?;
-    let slow = ground.rule("slow", "_manifest/HEAD", "nth=1 effect=delay ms=1500");
+    let slow = ground.rule("slow", "_manifest/HEAD", "nth=1 effect=delay until=lifted");
     let faults = ground.rig.faults(&slow).await?;
     let keeper = sink.keeper();
     let rolling = tokio::spawn(async move { run::rollup::run(&keeper, &EACH).await });
     ground.rig.fired("slow", 1).await?;
     let other = ground.start("b", 2).await?;
+    faults.lift().await?;
     match rolling.await? {
         Err(Stopped { reason: StopReason::EpochChanged, .. }) => {}
         other => return Err(Failure(format!("expected a stop, got {other:?}"))),
     }
-    faults.lift().await?;
     let (head, _) = ground.head().await?;
     equal("rollups, published", (count(ground, "/rollups/").await?, head.rollup), (1, None))?;
     equal("the generation", rolled_up(&other.keeper()).await?, Some(1))?;

@@ -255,14 +255,16 @@ async fn newer_versions(ground: &Ground) -> Checked {
     equal("what is there", ground.exactly(3).await?, settled(3))
 }
 
+/// Where a release before `wm2-` put an object of batch `n`.
+pub(super) fn legacy_key(ground: &Ground, n: u64, table: &str, content: Digest) -> Checked<String> {
+    let text = hex::encode(data::position(n)?.canonical_text());
+    let table = TableSegment::new(NAMESPACE, table)?;
+    Ok(format!("{}/{table}/wm-{text}/{content}.{EXTENSION}", ground.root.as_str()))
+}
+
 /// Commits batch `n` as a release before `wm2-` did.
 pub(super) async fn legacy(ground: &Ground, n: u64) -> Checked {
-    let text = hex::encode(data::position(n)?.canonical_text());
-    plant(ground, n, Layout::Wm, |table, content| {
-        let table = TableSegment::new(NAMESPACE, table)?;
-        Ok(format!("{}/{table}/wm-{text}/{content}.{EXTENSION}", ground.root.as_str()))
-    })
-    .await
+    plant(ground, n, Layout::Wm, |table, content| legacy_key(ground, n, table, content)).await
 }
 
 async fn legacy_keys(ground: &Ground) -> Checked {

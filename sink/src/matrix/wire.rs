@@ -114,20 +114,25 @@ async fn late(ground: &Ground) -> Checked {
     ground.publish(&sink, 1, 1).await?;
     // The first lands while the second is on its way, and both after their client has given up.
     let rules = [
-        ground.rule("late", "_manifest/HEAD", "nth=1 effect=late ms=2500"),
-        ground.rule("slow", "_manifest/HEAD", "nth=2 effect=delay ms=4000"),
+        ground.rule("late", "_manifest/HEAD", "nth=1 effect=late until=lifted"),
+        ground.rule("slow", "_manifest/HEAD", "nth=2 effect=delay until=lifted"),
     ];
     let faults = ground.rig.faults(&rules.join("\n")).await?;
-    ground.publish(&sink, 2, 2).await?;
-    ground.rig.fired("late", 1).await?;
-    faults.lift().await?;
+    let landing = async {
+        ground.rig.fired("slow", 1).await?;
+        faults.lift_one("late").await?;
+        ground.landed(2, 2).await?;
+        faults.lift().await
+    };
+    let (published, landed) = tokio::join!(ground.publish(&sink, 2, 2), landing);
+    published.and(landed)?;
     ground.publish(&sink, 3, 3).await?;
     sink.close().await?;
     equal("what is there", ground.exactly(3).await?, settled(3))
 }
 
 async fn backpressure(ground: &Ground) -> Checked {
-    let sink = hurried(ground, 1_000, 500).await?;
+    let sink = hurried(ground, 4_000, 2_000).await?;
     let after = ground.rig.last_request().await?;
     let faults = ground
         .rig
@@ -135,8 +140,8 @@ async fn backpressure(ground: &Ground) -> Checked {
         .await?;
     let mut first = sink.submit(data::batch(1)?).await?;
     match first.acknowledged().await {
-        Err(SinkError::Backpressure { waited_ms: 500 }) => {}
-        other => return Err(Failure(format!("a wait of 500 ms for a swap without an answer: {other:?}"))),
+        Err(SinkError::Backpressure { waited_ms: 2_000 }) => {}
+        other => return Err(Failure(format!("a wait of 2 s for a swap without an answer: {other:?}"))),
     }
     let mut second = sink.submit(data::batch(2)?).await?;
     for ticket in [&mut first, &mut second] {
