@@ -129,6 +129,7 @@ pub async fn run(plan: Plan, extent: Extent, began_ms: u64) -> Result<Outcome, F
             course.reasons.push(format!("dead job: {why}"));
             failed = true;
         }
+        Err(Halt::NoInput(why)) => course.reasons.push(format!("no input: {why}")),
         Err(Halt::Failed(failure)) => return Err(failure),
     }
     // What was seen decides also of a job that died: the store is needed for that.

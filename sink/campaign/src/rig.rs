@@ -74,6 +74,8 @@ pub struct Rig {
 pub enum Halt {
     /// A process ended as it must not, which is a verdict.
     Dead(String),
+    /// Nobody feeds the job any more, which says nothing about it.
+    NoInput(String),
     /// Nothing of the job's.
     Failed(Failure),
 }
@@ -300,7 +302,7 @@ impl Rig {
     /// at an armed point.
     ///
     /// # Errors
-    /// [`Halt::Dead`] for any other end, with the last word of its log.
+    /// [`Halt::Dead`] for any other end, with the last word of its log; [`Halt::NoInput`] for the generator's.
     pub fn excuse(&self, role: Role, status: ExitStatus) -> Result<(), Halt> {
         // Not proven: of a probe that the store did not answer.
         let excused = [i32::from(NOT_PROVEN), i32::from(AWAY), EXIT_CODE];
@@ -312,7 +314,8 @@ impl Rig {
         let log = log.unwrap_or_default();
         let word = log.lines().rev().find_map(|line| line.strip_prefix("assay-campaign: "));
         let word = word.map_or_else(String::new, |word| format!(": {word}"));
-        Err(Halt::Dead(format!("{} ended with {status}{word}", role.name())))
+        let ended = format!("{} ended with {status}{word}", role.name());
+        Err(if role == Role::Generator { Halt::NoInput(ended) } else { Halt::Dead(ended) })
     }
 
     /// Whether an armed process ended where it was armed, and left its record.
@@ -373,10 +376,14 @@ pub mod tests {
             let dir = tempfile::tempdir().unwrap();
             let script = format!("echo 'assay-campaign: lost: all' >&2; echo more >&2; exit {code}");
             let mut rig = scripted(dir.path(), &script).await;
-            for role in [Role::Worker(0), Role::Coordinator, Role::Store] {
+            for role in [Role::Worker(0), Role::Coordinator, Role::Store, Role::Generator] {
                 let name = role.name();
-                let may = role != Role::Store && [3, 7, 86].contains(&code);
-                let wanted = if may { Ok(()) } else { Err(dead(&name, code, ": lost: all")) };
+                let may = matches!(role, Role::Worker(_) | Role::Coordinator) && [3, 7, 86].contains(&code);
+                let wanted = match dead(&name, code, ": lost: all") {
+                    _ if may => Ok(()),
+                    Halt::Dead(ended) if role == Role::Generator => Err(Halt::NoInput(ended)),
+                    dead => Err(dead),
+                };
                 rig.start(role, None).unwrap();
                 ends(&mut rig, role).await;
                 assert_eq!(rig.supervise(), wanted, "{name} {code}");
