@@ -12,6 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
+/// Marks the error of a server that ended before it answered.
+const ENDED: io::ErrorKind = io::ErrorKind::BrokenPipe;
+
 /// The longest wait for a server's first answer: the slowest peer needs six seconds when first started.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
@@ -52,8 +55,19 @@ impl Recipe {
     /// Starts it on a free port of loopback and waits for its first HTTP answer.
     ///
     /// # Errors
-    /// The process cannot be started, ends before it answers, or does not answer within a minute.
+    /// The process cannot be started, ends before it answers three times, or does not answer within a minute.
     pub async fn start(&self, dir: &Path) -> io::Result<Running> {
+        // Somebody else may have taken the port by the time that it asks for it.
+        for _ in 0..2 {
+            match self.start_once(dir).await {
+                Err(why) if why.kind() == ENDED => {}
+                started => return started,
+            }
+        }
+        self.start_once(dir).await
+    }
+
+    async fn start_once(&self, dir: &Path) -> io::Result<Running> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let dir_text = dir.to_string_lossy();
         let command = self.command.replace("{port}", &port.to_string()).replace("{dir}", &dir_text);
@@ -78,11 +92,8 @@ impl Recipe {
                 return Ok(running);
             }
             if let Some(status) = running.child.try_wait()? {
-                return Err(io::Error::other(format!(
-                    "{} ended with {status}: {}",
-                    self.name,
-                    running.last_words()
-                )));
+                let why = format!("{} ended with {status}: {}", self.name, running.last_words());
+                return Err(io::Error::new(ENDED, why));
             }
             if began.elapsed() > START_LIMIT {
                 return Err(io::Error::other(format!("{} did not answer within {START_LIMIT:?}", self.name)));

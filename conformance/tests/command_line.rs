@@ -52,18 +52,20 @@ fn bad_arguments_are_usage_errors() {
     ends(&["--markdown"], &[], 2, "--list");
 }
 
-/// A provider at a port of loopback that was free a moment ago.
-fn nobody() -> [(&'static str, &'static str); 4] {
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+/// A provider at a port of loopback where nobody listens as long as the socket is there: it has the port.
+fn nobody() -> (tokio::net::TcpSocket, [(&'static str, &'static str); 4]) {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
     let port = socket.local_addr().expect("it is bound").port();
     let mut variables = FOUR;
     variables[0].1 = format!("http://127.0.0.1:{port}").leak();
-    variables
+    (socket, variables)
 }
 
 #[test]
 fn a_provider_that_nobody_answers_for_is_unavailable() {
-    ends(&[], &nobody(), 7, "cannot be reached");
+    let (_socket, variables) = nobody();
+    ends(&[], &variables, 7, "cannot be reached");
 }
 
 /// Every command of the README gets past its arguments and variables, and then finds nobody at the endpoint.
@@ -78,7 +80,8 @@ fn the_readme_commands_are_accepted() {
     });
     let mut tried = 0;
     for arguments in commands {
-        ends(&arguments, &nobody(), 7, "cannot be reached");
+        let (_socket, variables) = nobody();
+        ends(&arguments, &variables, 7, "cannot be reached");
         tried += 1;
     }
     assert!(tried >= 4, "{block}");
@@ -163,13 +166,14 @@ fn one_run_gives_every_form() {
 
 #[test]
 fn a_dry_run_tells_requests_bytes_and_price_and_asks_nobody() {
-    let output = certify(&["--dry-run", "--only", "put.create.*", "--seed", "3"], &nobody());
+    let (_socket, variables) = nobody();
+    let output = certify(&["--dry-run", "--only", "put.create.*", "--seed", "3"], &variables);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{text}");
     for says in ["put.create.absent", "PUT ", "LIST", "bytes sent", "$0.0", "October 2025"] {
         assert!(text.contains(says), "{says} in {text}");
     }
-    let again = certify(&["--dry-run", "--only", "put.create.*", "--seed", "3", "--jobs", "1"], &nobody());
+    let again = certify(&["--dry-run", "--only", "put.create.*", "--seed", "3", "--jobs", "1"], &variables);
     assert_eq!(String::from_utf8_lossy(&again.stdout), text, "the same seed sends the same");
 }
 

@@ -35,8 +35,11 @@ fn the_two_commands_are_there() {
 
 /// Runs what a guide shows, and gives back what it printed.
 fn run(shown: &str) -> String {
-    // The binary that this test was built with, on a port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // The binary that this test was built with, on a port that this socket keeps from everyone who asks for any.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let port = socket.local_addr().unwrap().port();
     let binary = PathBuf::from(env!("CARGO_BIN_EXE_assay-server"));
     let script = shown.replace(":9000", &format!(":{port}")) + "wait\n";
     let output = Command::new("bash")

@@ -69,17 +69,19 @@ impl Process {
 
 #[tokio::test]
 async fn it_goes_on_where_nobody_reads_what_it_says() {
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let directory = tempfile::tempdir().unwrap();
+    let ready = directory.path().join("ready");
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut server = command(&["--listen", &address.to_string()]);
+    let mut server = command(&["--listen", "127.0.0.1:0", "--ready-file", ready.to_str().unwrap()]);
     let mut child = server.stdout(writer).stderr(std::process::Stdio::null()).spawn().unwrap();
     let answered = within(async {
-        while tokio::net::TcpStream::connect(address).await.is_err() {
-            tokio::task::yield_now().await;
-        }
+        let address = loop {
+            match std::fs::read_to_string(&ready) {
+                Ok(text) => break text.trim().strip_prefix("http://").unwrap().parse().unwrap(),
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
         Wire::connect(address).await.ask("GET", "/_assay/health", &[], b"").await.status
     })
     .await;

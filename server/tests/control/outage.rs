@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use assay_server::{AuthMode, Builder, Server};
 use tokio::net::TcpStream;
 
+use crate::client::Clock;
 use crate::client::wire::{Wire, within};
 use crate::{control, exchange, json};
 
@@ -29,7 +30,11 @@ async fn until(address: SocketAddr, refused: bool) {
 
 #[tokio::test]
 async fn refused_for_a_time_and_then_the_same_port_answers_again() {
-    let server = builder().start().await.unwrap();
+    let clock = Clock::new();
+    let of_server = clock.clone();
+    let now =
+        move || assay_server::Instant::from_epoch_ms(1000 * i64::try_from(of_server.epoch_s()).unwrap());
+    let server = builder().clock(now).start().await.unwrap();
     let address = server.address();
     let mut open = Wire::connect(address).await;
     open.ask("GET", "/bucket", &[], b"").await.expect(200);
@@ -42,6 +47,7 @@ async fn refused_for_a_time_and_then_the_same_port_answers_again() {
     assert_eq!(begun["outage"], "refuse");
     assert!(open.ends().await, "connections that were open are cut");
     until(address, true).await;
+    clock.pass_s(2);
     until(address, false).await;
     assert!(exchange(address, "GET", "/bucket", &[], "").await.starts_with("HTTP/1.1 200 "));
     assert_eq!(json(control(address, "GET", "outage", "").await, 200)["outage"], serde_json::Value::Null);

@@ -10,7 +10,7 @@ use crate::rig::{LIMIT, PIPELINE, Rig, Running, code, finished, transaction};
 use crate::{get, served, text};
 
 /// Everything on, with windows as short as the store's clock, which counts seconds, allows.
-const SHORT: &str = "    send_timeout_ms: 500
+const SHORT: &str = "    send_timeout_ms: 5000
     max_clock_skew_ms: 1500
     actors_every_ms: 50
     rollup_every_entries: 4
@@ -22,7 +22,7 @@ const SHORT: &str = "    send_timeout_ms: 500
     originals_retention_ms: 0
     reconcile: true
     reconcile_every_ms: 100
-    grace_period_ms: 1000
+    grace_period_ms: 10000
     batch:";
 
 fn transactions(range: std::ops::RangeInclusive<u64>) -> String {
