@@ -86,8 +86,8 @@ impl Keeper {
     /// Has HEAD changed by its owner, between two commits. What comes back is HEAD with the change.
     ///
     /// # Errors
-    /// [`StopReason::StalePlan`] if HEAD does not allow it any more, or the sink is closed; otherwise why the
-    /// sink stopped.
+    /// A [`Stopped`]: `stale_plan` if HEAD does not allow it any more, or the sink is closed; otherwise why the sink
+    /// stopped.
     pub async fn change(&self, change: Change) -> Result<View, Stopped> {
         let (answer, answered) = oneshot::channel();
         let closed = || Stopped::from(self.shared.stopped().unwrap_or(SinkError::Closed));
@@ -99,7 +99,7 @@ impl Keeper {
     /// step. With it comes the store's time in milliseconds since 1970, if it told it.
     ///
     /// # Errors
-    /// [`StopReason::EpochChanged`], [`StopReason::IntegrityFailure`], [`StopReason::AmbiguousResponse`].
+    /// A [`Stopped`]: `epoch_changed`, `integrity_failure` or `ambiguous_response`.
     pub async fn confirm(&self) -> Result<(View, Option<u64>), Stopped> {
         if let Some(error) = self.shared.stopped() {
             return Err(error.into());
