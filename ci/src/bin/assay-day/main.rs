@@ -315,9 +315,10 @@ impl Show<'_> {
     }
 }
 
-/// A table has outputs of half the target and more, and a tail that is too short to be compacted.
+/// A table has outputs of half the target, as many again that are too few between two of those or smaller than them
+/// together, and a tail that is too short to be compacted.
 const fn bounds(last: &Sample) -> Bounds {
-    Bounds { objects: last.written_bytes / 16_384 + 3 * 16, entries: 4 * 25 }
+    Bounds { objects: 2 * (last.written_bytes / 16_384) + 3 * 16, entries: 4 * 25 }
 }
 
 /// Reads the journal in a thread of its own: it remembers the last requests only.
