@@ -306,7 +306,8 @@ impl Show<'_> {
             }
             let last =
                 self.progress.lock().map(|progress| progress.samples.last().cloned()).unwrap_or_default();
-            let settled = last.is_some_and(|last| bounds(&last).hold(&last));
+            let Some(last) = last else { continue };
+            let settled = bounds(&self.programs, &self.hosts[0], &last).await?.hold(&last);
             if settled && verdict::orphans(&self.programs, &self.hosts[0]).await? == 0 {
                 break;
             }
@@ -316,9 +317,10 @@ impl Show<'_> {
 }
 
 /// A table has outputs of half the target, as many again that are too few between two of those or smaller than them
-/// together, and a tail that is too short to be compacted.
-const fn bounds(last: &Sample) -> Bounds {
-    Bounds { objects: 2 * (last.written_bytes / 16_384) + 3 * 16, entries: 4 * 25 }
+/// together, and a tail that is too short to be compacted. Entries stay that no two rollups cover.
+async fn bounds(programs: &Programs, host: &Path, last: &Sample) -> Result<Bounds, String> {
+    let objects = 2 * (last.written_bytes / 16_384) + 3 * 16;
+    Ok(Bounds { objects, entries: verdict::uncovered(programs, host).await? })
 }
 
 /// Reads the journal in a thread of its own: it remembers the last requests only.
@@ -419,7 +421,8 @@ async fn run(options: &Options, scratch: &Path) -> Result<Day, String> {
         progress.lock().map(|mut progress| std::mem::take(&mut *progress)).map_err(|why| why.to_string())?;
     let last = done.samples.last().cloned().unwrap_or_default();
     let Show { programs, hosts, mut day, .. } = show;
-    let judged = verdict::judge(&programs, &hosts[0], oracles, &done.harvest, &last, bounds(&last)).await?;
+    let bounds = bounds(&programs, &hosts[0], &last).await?;
+    let judged = verdict::judge(&programs, &hosts[0], oracles, &done.harvest, &last, bounds).await?;
     day.findings.extend(judged.findings);
     day.unproven.extend(judged.unproven);
     tell(options, &day, &done, &[judged.statistics, judged.deletes], began.elapsed())?;
