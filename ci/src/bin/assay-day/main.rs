@@ -316,10 +316,10 @@ impl Show<'_> {
     }
 }
 
-/// A table has outputs of half the target, as many again that are too few between two of those or smaller than them
-/// together, and a tail that is too short to be compacted. Entries stay that no two rollups cover.
+/// A table has outputs of half the target and more, and a tail that is too short to be compacted. Entries stay that no
+/// two rollups cover.
 async fn bounds(programs: &Programs, host: &Path, last: &Sample) -> Result<Bounds, String> {
-    let objects = 2 * (last.written_bytes / 16_384) + 3 * 16;
+    let objects = last.written_bytes / 16_384 + 3 * 16;
     Ok(Bounds { objects, entries: verdict::uncovered(programs, host).await? })
 }
 
