@@ -346,7 +346,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number(2, 10_000),
         "8",
         "objects",
-        "Fewest adjacent objects that become one.",
+        "Fewest adjacent objects that become one where more can come; where none can, two are enough.",
     ),
     key(
         "sinks[].compaction.max_inputs",
@@ -360,7 +360,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number(1, 1 << 30),
         "67108864",
         "bytes",
-        "Stored bytes of the objects that become one, at most. Objects of that size are left alone. They are read into memory.",
+        "Stored bytes of the objects that become one, at most. Objects of half that size are left alone. They are read into memory.",
     ),
     key(
         "sinks[].delete_originals",

@@ -1,8 +1,14 @@
 //! Compaction: which adjacent live objects of a table become one.
 //!
-//! Rows are rewritten seldom: a group is compacted only if no object in it is larger than all others together, so
-//! whatever is rewritten ends in an object at least twice as large as its own, and no row is written more often
-//! than sizes double. Objects of the target size stay as they are.
+//! Objects of half the target size stay as they are. Between them, adjacent objects that fit into one output stand
+//! in a window. Where more objects can still come, rows are rewritten seldom: none is if its object is larger than
+//! all the rest of the window, so what is rewritten ends in an object at least twice as large. Where none can, at
+//! the left of such an object and in a window that the next object does not fit into, all become one, which no row
+//! meets twice without its object doubling in between.
+//!
+//! So a table of `B` live bytes comes to rest with at most `4 B / target + 2 log2(target / s) + min_inputs`
+//! objects, `s` being the smallest, and no row is written more often than `2 log2(target / s) + 2` times; both as
+//! far as outputs are as large as their inputs together. Rows of a larger format may grow beyond the target.
 
 use std::fmt;
 
@@ -14,11 +20,11 @@ use crate::run::recover::live::LiveObject;
 /// What is worth it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Fewest objects that become one; at least 2.
+    /// Fewest objects that become one where more can come; at least 2.
     pub min_inputs: usize,
     /// Most objects that become one: what bounds a record.
     pub max_inputs: usize,
-    /// Stored bytes of the inputs of one output, at most; larger objects are left alone.
+    /// Stored bytes of the inputs of one output, at most; objects of half of it are left alone.
     pub target_bytes: u64,
     /// How outputs hold rows.
     pub encoding: Encoding,
@@ -72,11 +78,11 @@ pub struct Kept {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stay {
-    /// It has the target size.
+    /// It has at least half the target size.
     Large,
     /// Too few neighbours that may be compacted with it.
     Few,
-    /// It is larger than all its neighbours together: they wait until it is not.
+    /// It is larger than all its neighbours together: it waits until it is not.
     Outweighs,
     /// Its format is of a newer release.
     Unknown,
@@ -87,7 +93,7 @@ pub enum Stay {
 impl fmt::Display for Stay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Large => "it has the target size",
+            Self::Large => "it has at least half the target size",
             Self::Few => "too few neighbours",
             Self::Outweighs => "it is larger than all its neighbours together",
             Self::Unknown => "its format is of a newer release",
@@ -116,27 +122,50 @@ pub fn plan(live: &[LiveObject], upto: u64, policy: &Policy) -> Plan {
     let mut plan = Plan::default();
     let together =
         |a: &LiveObject, b: &LiveObject| (&a.table, a.seq_from, a.seq_to) == (&b.table, b.seq_from, b.seq_to);
-    let mut run: Vec<Unit<'_>> = Vec::new();
+    let mut window = Window::default();
     for unit in live.chunk_by(together) {
-        if run.last().is_some_and(|before| before[0].table != unit[0].table) {
-            plan.run(&mut run, policy);
+        if window.units.last().is_some_and(|before| before[0].table != unit[0].table) {
+            plan.window(&mut window, More::MayCome, policy);
         }
-        if let Some(reason) = stays(unit, upto, policy) {
-            plan.run(&mut run, policy);
-            plan.keep(unit, reason);
-        } else if full(&run, unit, policy) {
-            plan.run(&mut run, policy);
-            run.push(unit);
-        } else {
-            run.push(unit);
+        match stays(unit, upto, policy) {
+            Some(reason) => {
+                let more = if reason == Stay::Recent { More::MayCome } else { More::Never };
+                plan.window(&mut window, more, policy);
+                plan.keep(unit, reason);
+            }
+            None => {
+                if window.bytes + size(unit) > policy.target_bytes {
+                    plan.window(&mut window, More::Never, policy);
+                }
+                window.bytes += size(unit);
+                window.units.push(unit);
+            }
         }
     }
-    plan.run(&mut run, policy);
+    plan.window(&mut window, More::MayCome, policy);
     plan
+}
+
+/// Adjacent units of one table that fit into one output.
+#[derive(Default)]
+struct Window<'a> {
+    units: Vec<Unit<'a>>,
+    bytes: u64,
+}
+
+/// Whether units can come to those that stand together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum More {
+    MayCome,
+    Never,
 }
 
 fn size(unit: Unit<'_>) -> u64 {
     unit.iter().map(|object| object.size).sum()
+}
+
+fn objects(units: &[Unit<'_>]) -> usize {
+    units.iter().map(|unit| unit.len()).sum()
 }
 
 /// Why a unit is left alone whatever is beside it.
@@ -146,43 +175,52 @@ fn stays(unit: Unit<'_>, upto: u64, policy: &Policy) -> Option<Stay> {
         Some(Stay::Recent)
     } else if !unit.iter().all(known) {
         Some(Stay::Unknown)
-    } else if size(unit) >= policy.target_bytes {
+    } else if size(unit) >= policy.target_bytes.div_ceil(2) {
         Some(Stay::Large)
     } else {
         None
     }
 }
 
-/// Whether `unit` does not fit into one output with `run`.
-fn full(run: &[Unit<'_>], unit: Unit<'_>, policy: &Policy) -> bool {
-    let bytes: u64 = run.iter().map(|unit| size(unit)).sum();
-    let inputs: usize = run.iter().map(|unit| unit.len()).sum();
-    bytes + size(unit) > policy.target_bytes || inputs + unit.len() > policy.max_inputs
-}
-
 impl Plan {
-    /// Takes units that fit into one output: all of them, or what is on either side of one that is larger than
-    /// the rest.
-    fn run(&mut self, run: &mut Vec<Unit<'_>>, policy: &Policy) {
-        self.split(run, policy);
-        run.clear();
+    fn window(&mut self, window: &mut Window<'_>, more: More, policy: &Policy) {
+        self.split(&window.units, more, policy);
+        *window = Window::default();
     }
 
-    fn split(&mut self, units: &[Unit<'_>], policy: &Policy) {
-        let inputs: usize = units.iter().map(|unit| unit.len()).sum();
-        if inputs < policy.min_inputs.max(2) {
+    /// Takes all units, or what is on either side of one that is larger than the rest.
+    fn split(&mut self, units: &[Unit<'_>], more: More, policy: &Policy) {
+        let enough = if more == More::Never { 2 } else { policy.min_inputs.max(2) };
+        if objects(units) < enough {
             units.iter().for_each(|unit| self.keep(unit, Stay::Few));
             return;
         }
         let bytes: u64 = units.iter().map(|unit| size(unit)).sum();
         let largest = units.iter().enumerate().max_by_key(|(_, unit)| size(unit));
         match largest {
-            Some((at, unit)) if size(unit) * 2 > bytes => {
-                self.split(&units[..at], policy);
+            Some((at, unit)) if more == More::MayCome && size(unit) * 2 > bytes => {
+                self.split(&units[..at], More::Never, policy);
                 self.keep(unit, Stay::Outweighs);
-                self.split(&units[at + 1..], policy);
+                self.split(&units[at + 1..], more, policy);
             }
-            _ => self.groups.extend(group(units, bytes, inputs, policy)),
+            _ => self.join(units, more, policy),
+        }
+    }
+
+    /// Takes all units, in as many groups as the limit of a record needs; the next plan takes their outputs.
+    fn join(&mut self, mut units: &[Unit<'_>], more: More, policy: &Policy) {
+        while !units.is_empty() {
+            let mut inputs = 0;
+            let fit = units.iter().take_while(|unit| {
+                inputs += unit.len();
+                inputs <= policy.max_inputs
+            });
+            let (taken, rest) = units.split_at(fit.count().max(1));
+            match objects(taken) {
+                1 => self.keep(taken[0], Stay::Few),
+                _ => self.groups.extend(group(taken, more, policy)),
+            }
+            units = rest;
         }
     }
 
@@ -191,15 +229,19 @@ impl Plan {
     }
 }
 
-fn group(units: &[Unit<'_>], bytes: u64, inputs: usize, policy: &Policy) -> Option<Group> {
+fn group(units: &[Unit<'_>], more: More, policy: &Policy) -> Option<Group> {
+    let inputs = objects(units);
     let (first, last) = (units.first()?.first()?, units.last()?.last()?);
     Some(Group {
         table: first.table.clone(),
         seq_from: first.seq_from,
         seq_to: last.seq_to,
-        bytes,
+        bytes: units.iter().map(|unit| size(unit)).sum(),
         inputs: units.concat(),
-        reason: format!("{inputs} adjacent objects, {} are enough", policy.min_inputs.max(2)),
+        reason: match more {
+            More::MayCome => format!("{inputs} adjacent objects, {} are enough", policy.min_inputs.max(2)),
+            More::Never => format!("{inputs} adjacent objects, and no more can come to them"),
+        },
     })
 }
 

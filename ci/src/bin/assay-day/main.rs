@@ -316,8 +316,9 @@ impl Show<'_> {
     }
 }
 
-/// A table has outputs of half the target and more, and a tail that is too short to be compacted. Entries stay that no
-/// two rollups cover.
+/// Half of what `sinks::plan::compact` allows for the bytes: no original of a day is as large as half the target, so
+/// what is smaller at rest stands at a table's end. Sixteen there are what it allows for objects of 362 bytes and more.
+/// Entries stay that no two rollups cover.
 async fn bounds(programs: &Programs, host: &Path, last: &Sample) -> Result<Bounds, String> {
     let objects = last.written_bytes / 16_384 + 3 * 16;
     Ok(Bounds { objects, entries: verdict::uncovered(programs, host).await? })
@@ -425,7 +426,7 @@ async fn run(options: &Options, scratch: &Path) -> Result<Day, String> {
     let judged = verdict::judge(&programs, &hosts[0], oracles, &done.harvest, &last, bounds).await?;
     day.findings.extend(judged.findings);
     day.unproven.extend(judged.unproven);
-    tell(options, &day, &done, &[judged.statistics, judged.deletes], began.elapsed())?;
+    tell(options, &day, &done, &[judged.statistics, judged.deletes], bounds, began.elapsed())?;
     Ok(day)
 }
 
@@ -435,6 +436,7 @@ fn tell(
     day: &Day,
     done: &Progress,
     [statistics, deletes]: &[serde_json::Value; 2],
+    bounds: Bounds,
     took: Duration,
 ) -> Result<(), String> {
     let last = done.samples.last().cloned().unwrap_or_default();
@@ -455,12 +457,20 @@ fn tell(
         ("epoch at the end", statistics["epoch"].to_string()),
         ("data objects written", last.written.to_string()),
         (
-            "data objects there: most, at the end",
-            format!("{}, {}", peak(|s| s.originals + s.compacted), last.originals + last.compacted),
+            "data objects there: most, at the end, allowed at the end",
+            format!(
+                "{}, {}, {}",
+                peak(|s| s.originals + s.compacted),
+                last.originals + last.compacted,
+                bounds.objects
+            ),
         ),
         ("data bytes written", last.written_bytes.to_string()),
         ("data bytes there: most, at the end", format!("{}, {}", peak(|s| s.data_bytes), last.data_bytes)),
-        ("entries there: most, at the end", format!("{}, {}", peak(|s| s.entries), last.entries)),
+        (
+            "entries there: most, at the end, allowed at the end",
+            format!("{}, {}, {}", peak(|s| s.entries), last.entries, bounds.entries),
+        ),
         ("unreachable data objects and entries left", statistics["orphans"].to_string()),
         ("kept for ever: rollups", for_ever["rollups"].to_string()),
         ("kept for ever: inventories", for_ever["inventories"].to_string()),
