@@ -7,7 +7,7 @@ use sinks::model::stage::Handle;
 use sinks::model::stage::files::Snapshot;
 use sinks::point::{self, Point};
 use sinks::stage::mutant::{Chosen, Mutant};
-use sinks::stage::{Coordinator, StageError};
+use sinks::stage::{Coordinator, StageError, TakenOver};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -75,17 +75,7 @@ pub async fn run(plan: &Plan) -> Result<(), StageError> {
             tokio::spawn(serve(stream, connection, events.clone()));
         }
     });
-    let mut job = Job {
-        plan: plan.clone(),
-        rights: over.coordinator,
-        mutant,
-        next: over.next_checkpoint,
-        opened: BTreeMap::new(),
-        workers: BTreeMap::new(),
-        in_flight: None,
-        last_end: Instant::now(),
-        stopping: false,
-    };
+    let mut job = Job::new(plan.clone(), over, mutant);
     let mut tick = tokio::time::interval(Duration::from_millis(50));
     loop {
         tokio::select! {
@@ -126,6 +116,20 @@ async fn serve(stream: TcpStream, connection: u64, events: mpsc::UnboundedSender
 }
 
 impl Job {
+    fn new(plan: Plan, over: TakenOver, mutant: Chosen) -> Self {
+        Self {
+            plan,
+            rights: over.coordinator,
+            mutant,
+            next: over.next_checkpoint,
+            opened: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            in_flight: None,
+            last_end: Instant::now(),
+            stopping: false,
+        }
+    }
+
     async fn take(&mut self, event: Event) -> Result<(), StageError> {
         match event {
             Event::Opened(connection, to) => {
@@ -289,17 +293,7 @@ mod tests {
         let old = ledger.take_over(nonce(1), 0).await.unwrap();
         let over = ledger.take_over(nonce(2), 0).await.unwrap();
         let scratch = tempfile::tempdir().unwrap();
-        let mut job = Job {
-            plan: crate::plan::tests::plan(scratch.path()),
-            rights: over.coordinator,
-            mutant: Chosen::default(),
-            next: over.next_checkpoint,
-            opened: BTreeMap::new(),
-            workers: BTreeMap::new(),
-            in_flight: None,
-            last_end: Instant::now(),
-            stopping: false,
-        };
+        let mut job = Job::new(crate::plan::tests::plan(scratch.path()), over, Chosen::default());
         let late = Snapshot {
             job_id: "campaign".to_owned(),
             checkpoint_id: 1,
