@@ -161,14 +161,16 @@ async fn commands_show_what_they_would_do_and_take_over_only_when_told() {
     assert_eq!(status["status"]["epoch"], 4, "each took the stream over once: {status}");
 }
 
-/// A pipeline whose orphans are old after two seconds, with `more` of its settings.
-fn tidy(more: &str) -> String {
+/// A pipeline with this grace period and `more` of its settings.
+fn tidy(grace_period_ms: u64, more: &str) -> String {
     let settings = format!(
-        "    send_timeout_ms: 1000\n    request_timeout_ms: 1000\n    grace_period_ms: 2000\n    max_clock_skew_ms: 5000\n\
-         {more}    batch:"
+        "    grace_period_ms: {grace_period_ms}\n    send_timeout_ms: 2000\n    max_clock_skew_ms: 60000\n{more}    batch:"
     );
     PIPELINE.replace("    batch:", &settings)
 }
+
+/// The store's clock by so much ahead, what was written before is old, and the clocks may still differ so.
+const LATER_MS: i64 = 40_000;
 
 /// Objects of no batch below the table's prefix.
 async fn litter(rig: &Rig, names: &[&str]) -> Vec<String> {
@@ -185,13 +187,13 @@ async fn litter(rig: &Rig, names: &[&str]) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_gives_the_reason_of_each_object() {
-    let rig = Rig::start(&tidy("    rollup_every_entries: 1\n    safety_window_ms: 0\n"), None).await;
+    let rig = Rig::start(&tidy(30_000, "    rollup_every_entries: 1\n    safety_window_ms: 0\n"), None).await;
     for end in [3, 5, 6] {
         assert_eq!(code(&rig.ask(&["run"], &transactions(1..=end)).await), 0);
         assert_eq!(code(&rig.ask(&["rollup", "--take-over"], "").await), 0);
     }
     let old = litter(&rig, &["old-1", "old-2"]).await;
-    sleep(Duration::from_millis(3500)).await;
+    rig.server.set_clock_offset_ms(LATER_MS);
     let young = litter(&rig, &["young"]).await;
     let would = async |arguments: &[&str]| {
         let output = rig.ask(arguments, "").await;
@@ -229,10 +231,10 @@ async fn a_plan_gives_the_reason_of_each_object() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_ends_with_the_code_of_why_it_stopped() {
-    let rig = Rig::start(&tidy("    brake: {objects: 1}\n"), None).await;
+    let rig = Rig::start(&tidy(4_000, "    brake: {objects: 1}\n"), None).await;
     assert_eq!(code(&rig.ask(&["run"], &transactions(1..=2)).await), 0);
     let old = litter(&rig, &["old-1", "old-2"]).await;
-    sleep(Duration::from_millis(3500)).await;
+    rig.server.set_clock_offset_ms(LATER_MS);
     let ends = async |rule: Option<&str>, expected: i32, word: &str| {
         let fault = rule.map(|rule| rig.server.fault(rule.parse().expect("a rule")).expect("a fault"));
         let output = rig.ask(&["reconcile", "--take-over"], "").await;
@@ -243,11 +245,11 @@ async fn a_command_ends_with_the_code_of_why_it_stopped() {
     };
     ends(None, 1, "brake").await;
     assert_eq!(rig.count("orders/public.orders/old-").await, 2, "the brake deletes nothing");
-    std::fs::write(rig.path("pipeline.yaml"), tidy("    brake: {objects: 2}\n"))
+    std::fs::write(rig.path("pipeline.yaml"), tidy(4_000, "    brake: {objects: 2}\n"))
         .expect("the pipeline's file");
-    rig.server.set_clock_offset_ms(60_000);
+    rig.server.set_clock_offset_ms(2 * LATER_MS);
     ends(None, 3, "clock_uncertain").await;
-    rig.server.set_clock_offset_ms(0);
+    rig.server.set_clock_offset_ms(LATER_MS);
     // The store says no for good: that is a setting of the bucket's, and no silence.
     let delete = |effect: &str| format!("operation=DeleteObject key={} effect={effect}", old[0]);
     ends(Some(&delete("refuse code=AccessDenied")), 2, "ambiguous_response").await;
@@ -324,7 +326,7 @@ async fn an_idle_owner_notices_that_it_is_fenced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_object_turns_the_actors_off_and_publishing_goes_on() {
     let more = "    actors_every_ms: 50\n    reconcile: true\n    reconcile_every_ms: 1\n";
-    let rig = Rig::start(&tidy(more).replace("'off'", "'127.0.0.1:0'"), None).await;
+    let rig = Rig::start(&tidy(30_000, more).replace("'off'", "'127.0.0.1:0'"), None).await;
     let mut running = rig.run();
     let address = served(&running.log("metrics are served").await);
     running.feed(&transactions(1..=2)).await;

@@ -161,7 +161,7 @@ async fn a_point_that_cannot_write_its_record_does_not_fire() {
 
 /// Actors of the background work when they are told to, and with windows that are over at once.
 const LIFECYCLE: &str = "    send_timeout_ms: 2000
-    request_timeout_ms: 1000
+    request_timeout_ms: 2000
     max_clock_skew_ms: 1500
     actors_every_ms: 86400000
     rollup_every_entries: 1
