@@ -201,11 +201,18 @@ fn said(outcome: Result<Outcome, Failure>) -> Result<u8, Failure> {
 
 async fn drive(run: Run, minutes: u64) -> Result<Outcome, Failure> {
     let usage = |why: String| Failure::usage(why);
-    if !sinks::point::ARMABLE {
-        return Err(usage(
-            "this build has no protocol points, so that no fault would fire; build with --features protocol-points"
-                .to_owned(),
-        ));
+    let brokers = run.brokers.is_some() || run.broker_command.is_some();
+    let lacking: Vec<_> = [
+        (!sinks::point::ARMABLE, "protocol-points", "it has no protocol points, so that no fault would fire"),
+        (brokers && !cfg!(feature = "kafka"), "kafka", "it does not speak Kafka's protocol"),
+    ]
+    .into_iter()
+    .filter(|(lacks, ..)| *lacks)
+    .collect();
+    if !lacking.is_empty() {
+        let why = lacking.iter().map(|(_, _, why)| *why).collect::<Vec<_>>().join("; ");
+        let features = lacking.iter().map(|(_, feature, _)| *feature).collect::<Vec<_>>().join(",");
+        return Err(usage(format!("this build will not do: {why}; build with --features {features}")));
     }
     if run.foreign_object && run.sink != Sink::Staged {
         return Err(usage("--foreign-object is about keys of staged uploads; give --sink staged".to_owned()));
@@ -219,8 +226,7 @@ async fn drive(run: Run, minutes: u64) -> Result<Outcome, Failure> {
             Some(Upstream { endpoint: of.endpoint, bucket: of.bucket })
         }
     };
-    let kafka = (run.brokers.is_some() || run.broker_command.is_some())
-        .then_some(Kafka { topic: run.topic, command: run.broker_command });
+    let kafka = brokers.then_some(Kafka { topic: run.topic, command: run.broker_command });
     let plan = Plan {
         sink: run.sink,
         seed: run.seed,
