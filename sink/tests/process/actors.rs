@@ -164,7 +164,8 @@ async fn commands_show_what_they_would_do_and_take_over_only_when_told() {
 /// A pipeline with this grace period and `more` of its settings.
 fn tidy(grace_period_ms: u64, more: &str) -> String {
     let settings = format!(
-        "    grace_period_ms: {grace_period_ms}\n    send_timeout_ms: 2000\n    max_clock_skew_ms: 60000\n{more}    batch:"
+        "    grace_period_ms: {grace_period_ms}\n    send_timeout_ms: 2000\n    request_timeout_ms: 2000\n    \
+         max_clock_skew_ms: 60000\n{more}    batch:"
     );
     PIPELINE.replace("    batch:", &settings)
 }
