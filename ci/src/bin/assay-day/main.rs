@@ -318,10 +318,10 @@ impl Show<'_> {
 
 /// Half of what `sinks::plan::compact` allows for the bytes: no original of a day is as large as half the target, so
 /// what is smaller at rest stands at a table's end. Sixteen there are what it allows for objects of 362 bytes and more.
-/// Entries stay that no two rollups cover.
+/// Entries stay that one rollup covers and not two: also a quiet stream is rolled up to its end.
 async fn bounds(programs: &Programs, host: &Path, last: &Sample) -> Result<Bounds, String> {
     let objects = last.written_bytes / 16_384 + 3 * 16;
-    Ok(Bounds { objects, entries: verdict::uncovered(programs, host).await? })
+    Ok(Bounds { objects, entries: verdict::rolled_up_once(programs, host).await? })
 }
 
 /// Reads the journal in a thread of its own: it remembers the last requests only.

@@ -32,12 +32,12 @@ pub async fn orphans(programs: &Programs, host: &Path) -> Result<usize, String> 
     }
 }
 
-/// Entries after the end of the rollup before the current one: those that may not be collected.
-pub async fn uncovered(programs: &Programs, host: &Path) -> Result<u64, String> {
+/// Entries that only the current rollup covers. Those before it may be collected, and a stream at rest has none after.
+pub async fn rolled_up_once(programs: &Programs, host: &Path) -> Result<u64, String> {
     let (code, answer) = answer(programs.command(host, &["status", "--json"])).await?;
     let number = |name: &str| answer["status"][name].as_u64();
-    match (number("seq"), number("gc_horizon")) {
-        (Some(seq), Some(horizon)) if code == 0 => Ok(seq.saturating_sub(horizon)),
+    match (number("rollup_end_seq"), number("gc_horizon")) {
+        (Some(end), Some(horizon)) if code == 0 => Ok(end.saturating_sub(horizon)),
         _ => Err(format!("status ended with {code}: {answer}")),
     }
 }
