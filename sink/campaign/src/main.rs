@@ -202,17 +202,14 @@ fn said(outcome: Result<Outcome, Failure>) -> Result<u8, Failure> {
 async fn drive(run: Run, minutes: u64) -> Result<Outcome, Failure> {
     let usage = |why: String| Failure::usage(why);
     let brokers = run.brokers.is_some() || run.broker_command.is_some();
-    let lacking: Vec<_> = [
-        (!sinks::point::ARMABLE, "protocol-points", "it has no protocol points, so that no fault would fire"),
-        (brokers && !cfg!(feature = "kafka"), "kafka", "it does not speak Kafka's protocol"),
-    ]
-    .into_iter()
-    .filter(|(lacks, ..)| *lacks)
-    .collect();
-    if !lacking.is_empty() {
-        let why = lacking.iter().map(|(_, _, why)| *why).collect::<Vec<_>>().join("; ");
-        let features = lacking.iter().map(|(_, feature, _)| *feature).collect::<Vec<_>>().join(",");
-        return Err(usage(format!("this build will not do: {why}; build with --features {features}")));
+    if brokers && !cfg!(feature = "kafka") {
+        return Err(usage(source::BUILD.to_owned()));
+    }
+    if !sinks::point::ARMABLE {
+        return Err(usage(
+            "this build has no protocol points, so that no fault would fire; build with --features protocol-points"
+                .to_owned(),
+        ));
     }
     if run.foreign_object && run.sink != Sink::Staged {
         return Err(usage("--foreign-object is about keys of staged uploads; give --sink staged".to_owned()));

@@ -193,8 +193,7 @@ fn a_build_without_the_protocol_of_kafka_refuses_brokers() {
     for option in [["--brokers", "127.0.0.1:9092"], ["--broker-command", "broker --listen {address}"]] {
         let output = campaign(&["gate", option[0], option[1]], &dir.path().join(option[0]));
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        let features = if cfg!(feature = "protocol-points") { "kafka" } else { "protocol-points,kafka" };
-        assert!(said(&output).contains(&format!("--features {features}\n")), "{}", said(&output));
+        assert!(said(&output).contains("build with --features kafka"), "{}", said(&output));
     }
 }
 
